@@ -1,0 +1,23 @@
+//! Map keys and values shared with the kernel. Every struct is `repr(C)` without
+//! implicit padding; size and offsets are asserted where they are defined.
+
+mod control;
+mod instance;
+mod maps;
+mod reason;
+mod transaction;
+
+pub use control::{
+    ALGORITHM_NONE, ALGORITHM_PERCENT, ALGORITHM_RATE, Bucket, CLASSES, Class, ControlCounters,
+    ControlRecord, DestinationKey, SCOPE_DEFAULT, SCOPE_HOST,
+};
+pub use instance::{
+    InstanceRecord, InterfaceRecord, KEY_TAG_EPOCH_0, KEY_TAG_EPOCH_1, KEY_TRANSACTION, KEY_URI,
+    KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, SCHEMA,
+};
+pub use maps::{
+    ADMITTED_SETS, ADMITTED_SLOTS, ADMITTED_WAYS, BPF_F_MMAPABLE, DESTINATION_ENTRIES,
+    INTERFACE_SLOTS, MAX_CONTROLS, PORT_WORDS, REFUSED_SLOTS,
+};
+pub use reason::{Event, Reason, ReasonCounter, Verdict};
+pub use transaction::{AdmittedSlot, IndexSet};

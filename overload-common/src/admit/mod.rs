@@ -1,0 +1,5 @@
+//! The arithmetic of admission. Time, keys and randomness are parameters.
+
+pub mod gcra;
+pub mod memory;
+pub mod percentage;

@@ -1,0 +1,17 @@
+//! SIP (RFC 3261) as far as kernel and user space must read it alike.
+
+mod method;
+mod names;
+pub mod swar;
+mod tag;
+mod uri;
+
+pub use method::Method;
+pub use names::{
+    HEADER_TABLE, Header, HeaderEntry, PARAM_TABLE, Param, ParamEntry, header_name, header_slot,
+    param_slot,
+};
+pub use tag::{TAG_LEN, TAG_PREFIX, Tag, tag_hash};
+#[cfg(any(test, feature = "std"))]
+pub use uri::canonical_host;
+pub use uri::host_key;
