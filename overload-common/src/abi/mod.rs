@@ -6,6 +6,8 @@ mod instance;
 mod maps;
 mod reason;
 mod transaction;
+#[cfg(feature = "user")]
+mod user;
 
 pub use control::{
     ALGORITHM_NONE, ALGORITHM_PERCENT, ALGORITHM_RATE, Bucket, CLASSES, Class, ControlCounters,
