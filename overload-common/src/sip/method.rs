@@ -24,8 +24,8 @@ pub enum Method {
     Other = 8,
 }
 
-const fn word(name: &[u8; 8]) -> u64 {
-    u64::from_le_bytes(*name)
+const fn word(name: [u8; 8]) -> u64 {
+    u64::from_le_bytes(name)
 }
 
 const SIX: u64 = 0x0000_ffff_ffff_ffff;
@@ -38,40 +38,40 @@ impl Method {
     /// its length. `None` is no method of the IANA registry. Methods are case-sensitive (RFC 3261 7.1).
     #[inline(always)]
     pub const fn from_start(first: u64, second: u64) -> Option<(Self, u32)> {
-        if first & SEVEN == word(b"INVITE \0") {
+        if first & SEVEN == word(*b"INVITE \0") {
             return Some((Self::Invite, 6));
         }
-        if first & FOUR == word(b"ACK \0\0\0\0") {
+        if first & FOUR == word(*b"ACK \0\0\0\0") {
             return Some((Self::Ack, 3));
         }
-        if first == word(b"OPTIONS ") {
+        if first == word(*b"OPTIONS ") {
             return Some((Self::Options, 7));
         }
-        if first == word(b"REGISTER") && second & 0xff == 0x20 {
+        if first == word(*b"REGISTER") && second & 0xff == 0x20 {
             return Some((Self::Register, 8));
         }
-        if first == word(b"MESSAGE ") {
+        if first == word(*b"MESSAGE ") {
             return Some((Self::Message, 7));
         }
-        if first == word(b"SUBSCRIB") && second & 0xffff == 0x2045 {
+        if first == word(*b"SUBSCRIB") && second & 0xffff == 0x2045 {
             return Some((Self::Subscribe, 9));
         }
-        if first == word(b"PUBLISH ") {
+        if first == word(*b"PUBLISH ") {
             return Some((Self::Publish, 7));
         }
-        if first & SEVEN == word(b"CANCEL \0") {
+        if first & SEVEN == word(*b"CANCEL \0") {
             return Some((Self::Cancel, 6));
         }
-        if first & FOUR == word(b"BYE \0\0\0\0") {
+        if first & FOUR == word(*b"BYE \0\0\0\0") {
             return Some((Self::Other, 3));
         }
-        if first & FIVE == word(b"INFO \0\0\0") {
+        if first & FIVE == word(*b"INFO \0\0\0") {
             return Some((Self::Other, 4));
         }
-        if first & SIX == word(b"PRACK \0\0") || first & SIX == word(b"REFER \0\0") {
+        if first & SIX == word(*b"PRACK \0\0") || first & SIX == word(*b"REFER \0\0") {
             return Some((Self::Other, 5));
         }
-        if first & SEVEN == word(b"NOTIFY \0") || first & SEVEN == word(b"UPDATE \0") {
+        if first & SEVEN == word(*b"NOTIFY \0") || first & SEVEN == word(*b"UPDATE \0") {
             return Some((Self::Other, 6));
         }
         None
