@@ -1,0 +1,215 @@
+//! The controller under test: the real binary, in the host's namespace.
+
+use std::{
+    fmt::Write,
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+
+use crate::{
+    command::run,
+    lab::{HOST, HOST_INTERFACE, Lab},
+    process::Process,
+};
+
+/// One destination of the configuration.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    name: String,
+    host: Option<String>,
+    limit: String,
+}
+
+impl Destination {
+    /// Requests to `host` are limited to `rate_per_second` with `burst` at once.
+    pub fn host(name: &str, host: &str, rate_per_second: f64, burst: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            host: Some(host.to_owned()),
+            limit: format!("rate_per_second = {rate_per_second:?}\nburst = {burst}\n"),
+        }
+    }
+
+    /// What no other destination matches.
+    pub fn default(rate_per_second: f64, burst: u32) -> Self {
+        Self {
+            host: None,
+            ..Self::host("default", "", rate_per_second, burst)
+        }
+    }
+}
+
+/// The controller's configuration for a lab.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `enforce`, `shadow` or `bypass`.
+    pub mode: &'static str,
+    /// `native`, `generic` or `auto`.
+    pub attach: &'static str,
+    /// Interface of the host's namespace.
+    pub interface: &'static str,
+    /// Limits, in order.
+    pub destinations: Vec<Destination>,
+}
+
+impl Config {
+    /// Enforces limits natively on the lab's interface.
+    pub fn new(destinations: &[Destination]) -> Self {
+        Self {
+            mode: "enforce",
+            attach: "native",
+            interface: HOST_INTERFACE,
+            destinations: destinations.to_vec(),
+        }
+    }
+
+    /// The file's text.
+    pub fn text(&self, instance: &str) -> String {
+        let mut text = format!(
+            "instance = \"{instance}\"\nmode = \"{}\"\n\n[interface]\nname = \"{}\"\n\
+             attach = \"{}\"\naddresses = [\"{HOST}\"]\n",
+            self.mode, self.interface, self.attach
+        );
+        for Destination { name, host, limit } in &self.destinations {
+            let scope = host.as_ref().map_or("default = true".to_owned(), |host| {
+                format!("host = \"{host}\"")
+            });
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "\n[[destination]]\nname = \"{name}\"\n{scope}\n{limit}"
+            );
+        }
+        text
+    }
+}
+
+/// Path of the controller: `OVERLOAD_CTL` when set, else built once from this workspace.
+pub fn controller_binary() -> Result<&'static PathBuf> {
+    static BINARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    BINARY
+        .get_or_init(|| build().map_err(|error| format!("{error:#}")))
+        .as_ref()
+        .map_err(|error| anyhow!("no controller: {error}"))
+}
+
+fn build() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("OVERLOAD_CTL") {
+        return Ok(path.into());
+    }
+    let output = run(Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--release", "--package", "overload-ctl"])
+        .args(["--message-format", "json"]))?;
+    output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find_map(|message| {
+            let target = message["target"]["name"].as_str()?;
+            let executable = message["executable"].as_str()?;
+            (target == "overload-ctl").then(|| executable.into())
+        })
+        .context("cargo built no overload-ctl")
+}
+
+/// A running controller; stopped and detached on drop.
+#[derive(Debug)]
+pub struct Controller<'l> {
+    lab: &'l Lab,
+    process: Process,
+    config: PathBuf,
+}
+
+impl<'l> Controller<'l> {
+    /// Starts `overload-ctl run` and returns once the filter is attached.
+    pub fn start(lab: &'l Lab, config: &Config) -> Result<Self> {
+        let path = Self::write_config(lab, "overload.toml", &config.text(lab.instance()))?;
+        Self::start_with(lab, path)
+    }
+
+    /// [`Controller::start`] with a file that is already there.
+    pub fn start_with(lab: &'l Lab, config: PathBuf) -> Result<Self> {
+        let mut command = lab.host.command(
+            controller_binary()?
+                .to_str()
+                .context("the controller's path is not UTF-8")?,
+        );
+        command.arg("run").arg("--config").arg(&config);
+        let mut process = Process::start(command, "controller", lab.directory())?;
+        process.wait_for_log("attached", Duration::from_secs(20))?;
+        Ok(Self {
+            lab,
+            process,
+            config,
+        })
+    }
+
+    /// Writes a configuration into the lab's directory.
+    pub fn write_config(lab: &Lab, name: &str, text: &str) -> Result<PathBuf> {
+        let path = lab.directory().join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Runs another command of the binary in the host's namespace, to its end.
+    pub fn output(lab: &Lab, arguments: &[&str]) -> Result<Output> {
+        let binary = controller_binary()?;
+        lab.host
+            .command(binary.to_str().context("the path is not UTF-8")?)
+            .args(arguments)
+            .output()
+            .context("cannot start the controller")
+    }
+
+    /// Runs another command of the binary that must succeed; gives its output.
+    pub fn command(lab: &Lab, arguments: &[&str]) -> Result<String> {
+        let output = Self::output(lab, arguments)?;
+        if !output.status.success() {
+            bail!(
+                "overload-ctl {arguments:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// The running process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Counters, as `status --json` gives them.
+    pub fn status(&self) -> Result<Status> {
+        Status::read(self.lab)
+    }
+
+    /// Its configuration file.
+    pub fn config(&self) -> &PathBuf {
+        &self.config
+    }
+}
+
+/// What `status --json` says.
+#[derive(Clone, Debug)]
+pub struct Status(Value);
+
+impl Status {
+    /// Asks for the status of the lab's instance.
+    pub fn read(lab: &Lab) -> Result<Self> {
+        let text = Controller::command(lab, &["status", "--json", "--instance", lab.instance()])?;
+        Ok(Self(
+            serde_json::from_str(&text).context("status is no JSON")?,
+        ))
+    }
+
+    /// The document.
+    pub fn document(&self) -> &Value {
+        &self.0
+    }
+}

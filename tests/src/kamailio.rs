@@ -1,0 +1,91 @@
+//! Kamailio as the proxy behind the filter, with a generated configuration.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context, Result};
+
+use crate::{lab::Lab, namespace::Namespace, process::Process};
+
+/// A running stateful proxy that sends every request to one next hop and logs each request it gets.
+#[derive(Debug)]
+pub struct Kamailio {
+    process: Process,
+}
+
+impl Kamailio {
+    /// Starts the proxy on `listen` (`address:port`) with all requests going to `next_hop`; with
+    /// `rewrite_host`, requests leave with that host in the Request-URI. Returns once it listens.
+    pub fn start(
+        lab: &Lab,
+        namespace: &Namespace,
+        name: &str,
+        listen: &str,
+        next_hop: &str,
+        rewrite_host: Option<&str>,
+    ) -> Result<Self> {
+        let file = lab.directory().join(format!("{name}.cfg"));
+        let runtime = lab.directory().join(format!("{name}.run"));
+        fs::create_dir(&runtime)?;
+        fs::write(&file, configuration(listen, next_hop, rewrite_host))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let mut command = namespace.command("kamailio");
+        // In the foreground, log on standard error, small memory pools.
+        command
+            .args(["-DD", "-E", "-m", "64", "-M", "8", "-f"])
+            .arg(&file)
+            .arg("-Y")
+            .arg(&runtime);
+        let mut process = Process::start(command, name, lab.directory())?;
+        let (_, port) = listen.rsplit_once(':').context("listen has no port")?;
+        let listening = namespace.wait_for_port(port.parse()?);
+        listening.with_context(|| process.log())?;
+        // The socket is bound before the workers that read it are forked.
+        process.wait_for_log("ready", Duration::from_secs(10))?;
+        Ok(Self { process })
+    }
+
+    /// The requests it got: `METHOD Request-URI Call-ID` each.
+    pub fn requests(&self) -> Vec<String> {
+        self.process
+            .log()
+            .lines()
+            .filter_map(|line| line.split_once("request: ")?.1.to_owned().into())
+            .collect()
+    }
+}
+
+fn configuration(listen: &str, next_hop: &str, rewrite_host: Option<&str>) -> String {
+    let rewrite = rewrite_host.map_or(String::new(), |host| format!("$rd = \"{host}\";"));
+    format!(
+        r#"
+debug=1
+log_stderror=yes
+children=2
+disable_tcp=yes
+auto_aliases=no
+dns=no
+rev_dns=no
+listen=udp:{listen}
+loadmodule "tm.so"
+loadmodule "sl.so"
+loadmodule "pv.so"
+loadmodule "xlog.so"
+loadmodule "maxfwd.so"
+request_route {{
+    xlog("L_NOTICE", "request: $rm $ru $ci\n");
+    if (!mf_process_maxfwd_header("10")) {{
+        sl_send_reply("483", "Too Many Hops");
+        exit;
+    }}
+    # Ends here for the ACK to an answer this proxy forwarded.
+    t_check_trans();
+    {rewrite}
+    $du = "sip:{next_hop}";
+    t_relay();
+}}
+event_route[core:worker-one-init] {{
+    xlog("L_NOTICE", "ready\n");
+}}
+"#
+    )
+}

@@ -1,0 +1,220 @@
+//! Two namespaces, a cable, and a directory for what the programs write.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{self, Command},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use anyhow::{Context, Result};
+use aya::{
+    Ebpf,
+    programs::{Xdp, xdp::XdpMode},
+};
+
+use crate::{command::run, namespace::Namespace};
+
+/// Address of the client.
+pub const CLIENT: &str = "192.0.2.10";
+/// Address of the protected host.
+pub const HOST: &str = "192.0.2.1";
+/// The client's end of the cable.
+pub const CLIENT_INTERFACE: &str = "trunk0";
+/// The protected host's end of the cable, where the filter sits.
+pub const HOST_INTERFACE: &str = "sip0";
+
+const CLIENT_MAC: &str = "02:00:00:00:00:10";
+const HOST_MAC: &str = "02:00:00:00:00:01";
+const PREFIX: &str = "olc-";
+
+/// The test bed. Checksum offload stays as veth has it: a request arrives with only the pseudo-header
+/// sum in its checksum field, as from a local virtual machine.
+#[derive(Debug)]
+pub struct Lab {
+    /// Where requests come from.
+    pub client: Namespace,
+    /// Where the proxy and the filter are.
+    pub host: Namespace,
+    directory: PathBuf,
+    instance: String,
+    // The kernel detaches the program when this is dropped.
+    peer_program: Option<Ebpf>,
+}
+
+impl Lab {
+    /// A lab whose client end has an XDP program, without which frames sent back by native XDP on the
+    /// host's end would vanish: veth takes them only where a receiver has been set up.
+    pub fn new() -> Result<Self> {
+        let mut lab = Self::without_peer_program()?;
+        lab.peer_program = Some(attach_pass(&lab.client)?);
+        Ok(lab)
+    }
+
+    /// A lab whose client end has no XDP program.
+    pub fn without_peer_program() -> Result<Self> {
+        static LABS: AtomicU32 = AtomicU32::new(0);
+        sweep()?;
+        let identity = format!("{}-{}", process::id(), LABS.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{identity}"));
+        fs::create_dir(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        let lab = Self {
+            client: Namespace::create(&format!("{PREFIX}client-{identity}"))?,
+            host: Namespace::create(&format!("{PREFIX}host-{identity}"))?,
+            directory,
+            instance: format!("lab-{identity}"),
+            peer_program: None,
+        };
+        lab.join()?;
+        Ok(lab)
+    }
+
+    fn join(&self) -> Result<()> {
+        run(Command::new("ip")
+            .args(["link", "add", HOST_INTERFACE, "address", HOST_MAC])
+            .args(["netns", self.host.name(), "type", "veth", "peer"])
+            .args(["name", CLIENT_INTERFACE, "address", CLIENT_MAC])
+            .args(["netns", self.client.name()]))?;
+        for (namespace, interface, address) in [
+            (&self.host, HOST_INTERFACE, HOST),
+            (&self.client, CLIENT_INTERFACE, CLIENT),
+        ] {
+            namespace.run("ip", &["link", "set", interface, "up"])?;
+            let address = format!("{address}/24");
+            namespace.run("ip", &["address", "add", &address, "dev", interface])?;
+        }
+        let to_host = [
+            "neighbour",
+            "add",
+            HOST,
+            "lladdr",
+            HOST_MAC,
+            "dev",
+            CLIENT_INTERFACE,
+        ];
+        self.client.run("ip", &to_host)?;
+        self.add_neighbour(CLIENT)
+    }
+
+    // Static: a program that drops a flood would drop ARP too.
+    fn add_neighbour(&self, address: &str) -> Result<()> {
+        let to_client = [
+            "neighbour",
+            "add",
+            address,
+            "lladdr",
+            CLIENT_MAC,
+            "dev",
+            HOST_INTERFACE,
+        ];
+        self.host.run("ip", &to_client)?;
+        Ok(())
+    }
+
+    /// Gives the client a second address of 192.0.2.0/24.
+    pub fn add_client_address(&self, address: &str) -> Result<()> {
+        let with_length = format!("{address}/24");
+        self.client.run(
+            "ip",
+            &["address", "add", &with_length, "dev", CLIENT_INTERFACE],
+        )?;
+        self.add_neighbour(address)
+    }
+
+    /// Name of the filter instance of this lab, never used before.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Directory for files of this lab, removed with it.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What the kernel says about XDP on the host's end: empty when no program is attached.
+    pub fn attached_program(&self) -> Result<String> {
+        let link = self
+            .host
+            .run("ip", &["-details", "link", "show", HOST_INTERFACE])?;
+        Ok(link
+            .lines()
+            .filter(|line| line.contains("prog/xdp"))
+            .map(str::trim)
+            .collect())
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for leftover in [self.directory.clone(), pin_directory(&self.instance)] {
+            if leftover.exists()
+                && let Err(error) = fs::remove_dir_all(&leftover)
+            {
+                eprintln!("cannot remove {}: {error}", leftover.display());
+            }
+        }
+    }
+}
+
+/// Where the controller pins an instance.
+pub(crate) fn pin_directory(instance: &str) -> PathBuf {
+    Path::new("/sys/fs/bpf/overload").join(instance)
+}
+
+/// The client end's program only passes; it is part of the committed object.
+fn attach_pass(namespace: &Namespace) -> Result<Ebpf> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../overload-ctl/bpf/overload.o"
+    );
+    let mut object = Ebpf::load_file(path).with_context(|| format!("cannot load {path}"))?;
+    let program: &mut Xdp = object
+        .program_mut("overload_pass")
+        .context("the object has no program overload_pass")?
+        .try_into()?;
+    program.load()?;
+    namespace.enter(|| {
+        program
+            .attach(CLIENT_INTERFACE, XdpMode::Driver)
+            .context("cannot attach to the client's end")?;
+        Ok(())
+    })?;
+    Ok(object)
+}
+
+/// Removes namespaces, pins and directories of labs whose process has ended.
+fn sweep() -> Result<()> {
+    for line in run(Command::new("ip").args(["netns", "list"]))?.lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        if name.strip_prefix(PREFIX).is_some_and(is_stale) {
+            run(Command::new("ip").args(["netns", "delete", name]))?;
+        }
+    }
+    let pins = pin_directory("");
+    for (directory, prefix) in [(std::env::temp_dir(), PREFIX), (pins, "lab-")] {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name
+                .to_str()
+                .and_then(|name| name.strip_prefix(prefix))
+                .is_some_and(is_stale)
+            {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name `[client-|host-]PID-NUMBER` belongs to a process that has ended.
+fn is_stale(identity: &str) -> bool {
+    identity
+        .trim_start_matches(|c: char| !c.is_ascii_digit())
+        .split_once('-')
+        .and_then(|(pid, _)| pid.parse::<u32>().ok())
+        .is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+}
