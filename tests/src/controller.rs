@@ -167,9 +167,10 @@ impl<'l> Controller<'l> {
             .context("cannot start the controller")
     }
 
-    /// Runs another command of the binary that must succeed; gives its output.
-    pub fn command(lab: &Lab, arguments: &[&str]) -> Result<String> {
-        let output = Self::output(lab, arguments)?;
+    /// Runs another command of the binary for this instance, which must succeed; gives its output.
+    pub fn command(&self, arguments: &[&str]) -> Result<String> {
+        let instance = ["--instance", self.lab.instance()];
+        let output = Self::output(self.lab, &[arguments, &instance].concat())?;
         if !output.status.success() {
             bail!(
                 "overload-ctl {arguments:?}: {}",
@@ -186,7 +187,9 @@ impl<'l> Controller<'l> {
 
     /// Counters, as `status --json` gives them.
     pub fn status(&self) -> Result<Status> {
-        Status::read(self.lab)
+        let text = self.command(&["status", "--json"])?;
+        let document = serde_json::from_str(&text).context("status is no JSON")?;
+        Ok(Status(document))
     }
 
     /// Its configuration file.
@@ -195,17 +198,53 @@ impl<'l> Controller<'l> {
     }
 }
 
+/// Counters of one destination since the instance was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DestinationCounters {
+    /// New requests.
+    pub offered: u64,
+    /// Of these, admitted.
+    pub admitted: u64,
+    /// Of these, refused.
+    pub refused: u64,
+    /// Of these, admitted only because of shadow mode.
+    pub shadow_refused: u64,
+}
+
+fn number(value: &Value, name: &str) -> Result<u64> {
+    value
+        .as_u64()
+        .with_context(|| format!("status has no number {name}, but {value}"))
+}
+
 /// What `status --json` says.
 #[derive(Clone, Debug)]
 pub struct Status(Value);
 
 impl Status {
-    /// Asks for the status of the lab's instance.
-    pub fn read(lab: &Lab) -> Result<Self> {
-        let text = Controller::command(lab, &["status", "--json", "--instance", lab.instance()])?;
-        Ok(Self(
-            serde_json::from_str(&text).context("status is no JSON")?,
-        ))
+    /// Packets with this reason whose verdict was carried out.
+    pub fn reason(&self, name: &str) -> Result<u64> {
+        number(&self.0["reasons"][name]["enforced"], name)
+    }
+
+    /// Packets that passed although this was their reason, in shadow mode.
+    pub fn shadow(&self, name: &str) -> Result<u64> {
+        number(&self.0["reasons"][name]["shadow"], name)
+    }
+
+    /// Counters of one destination.
+    pub fn destination(&self, name: &str) -> Result<DestinationCounters> {
+        let entry = self.0["destinations"]
+            .as_array()
+            .and_then(|all| all.iter().find(|entry| entry["name"] == name))
+            .with_context(|| format!("status has no destination {name}: {}", self.0))?;
+        let counter = |key: &str| number(&entry[key], key);
+        Ok(DestinationCounters {
+            offered: counter("offered")?,
+            admitted: counter("admitted")?,
+            refused: counter("refused")?,
+            shadow_refused: counter("shadow_refused")?,
+        })
     }
 
     /// The document.

@@ -47,7 +47,7 @@ impl Lab {
     /// host's end would vanish: veth takes them only where a receiver has been set up.
     pub fn new() -> Result<Self> {
         let mut lab = Self::without_peer_program()?;
-        lab.peer_program = Some(attach_pass(&lab.client)?);
+        lab.peer_program = Some(attach_pass(&lab.client, CLIENT_INTERFACE)?);
         Ok(lab)
     }
 
@@ -127,9 +127,19 @@ impl Lab {
         &self.instance
     }
 
+    /// Where the controller pins that instance.
+    pub fn pins(&self) -> PathBuf {
+        pin_directory(&self.instance)
+    }
+
     /// Directory for files of this lab, removed with it.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Occupies the host's end with somebody else's program until the guard is dropped.
+    pub fn attach_foreign_program(&self) -> Result<Ebpf> {
+        attach_pass(&self.host, HOST_INTERFACE)
     }
 
     /// What the kernel says about XDP on the host's end: empty when no program is attached.
@@ -147,7 +157,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for leftover in [self.directory.clone(), pin_directory(&self.instance)] {
+        for leftover in [self.directory.clone(), self.pins()] {
             if leftover.exists()
                 && let Err(error) = fs::remove_dir_all(&leftover)
             {
@@ -158,12 +168,12 @@ impl Drop for Lab {
 }
 
 /// Where the controller pins an instance.
-pub(crate) fn pin_directory(instance: &str) -> PathBuf {
+fn pin_directory(instance: &str) -> PathBuf {
     Path::new("/sys/fs/bpf/overload").join(instance)
 }
 
-/// The client end's program only passes; it is part of the committed object.
-fn attach_pass(namespace: &Namespace) -> Result<Ebpf> {
+/// Attaches a program that only passes; it is part of the committed object.
+fn attach_pass(namespace: &Namespace, interface: &str) -> Result<Ebpf> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../overload-ctl/bpf/overload.o"
@@ -176,8 +186,8 @@ fn attach_pass(namespace: &Namespace) -> Result<Ebpf> {
     program.load()?;
     namespace.enter(|| {
         program
-            .attach(CLIENT_INTERFACE, XdpMode::Driver)
-            .context("cannot attach to the client's end")?;
+            .attach(interface, XdpMode::Driver)
+            .with_context(|| format!("cannot attach to {interface}"))?;
         Ok(())
     })?;
     Ok(object)

@@ -19,7 +19,9 @@ mod sipp;
 
 pub use capture::{Capture, Pcap};
 pub use command::run;
-pub use controller::{Config, Controller, Destination, Status, controller_binary};
+pub use controller::{
+    Config, Controller, Destination, DestinationCounters, Status, controller_binary,
+};
 pub use kamailio::Kamailio;
 pub use lab::{CLIENT, CLIENT_INTERFACE, HOST, HOST_INTERFACE, Lab};
 pub use message::{Reply, Request, start_line};

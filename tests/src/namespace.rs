@@ -3,15 +3,19 @@
 use std::{
     fs::{self, File},
     net::UdpSocket,
+    os::fd::AsRawFd,
     process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sched::{CloneFlags, setns};
 
-use crate::command::run;
+use crate::{
+    command::run,
+    message::{Reply, Request},
+};
 
 /// A named network namespace, deleted on drop.
 #[derive(Debug)]
@@ -147,8 +151,37 @@ impl Socket {
         }
     }
 
-    /// The socket itself.
-    pub fn inner(&self) -> &UdpSocket {
-        &self.0
+    /// Sends `request` to `address:port` and gives the next datagram that comes back within `within`.
+    pub fn ask(&self, request: &Request, address: &str, within: Duration) -> Result<Option<Reply>> {
+        self.send(request.to_string(), address)?;
+        Ok(self
+            .receive(within)?
+            .map(|(datagram, _)| Reply::new(&datagram)))
+    }
+
+    /// A second handle of the same socket.
+    pub fn share(&self) -> Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// From now on datagrams leave with UDP checksum 0, which means none (RFC 768).
+    pub fn without_checksum(&self) -> Result<()> {
+        let on: libc::c_int = 1;
+        // SAFETY: the descriptor is open, and the option is one int that outlives the call.
+        let result = unsafe {
+            libc::setsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_NO_CHECK,
+                (&raw const on).cast(),
+                size_of_val(&on) as libc::socklen_t,
+            )
+        };
+        ensure!(
+            result == 0,
+            "SO_NO_CHECK: {}",
+            std::io::Error::last_os_error()
+        );
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A protected server that only counts.
+//! A receiver that only keeps what comes.
 
 use std::{
     sync::{
@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, Socket};
 
 /// Receives every datagram that reaches an address of a namespace, and keeps it.
 #[derive(Debug)]
@@ -24,7 +24,11 @@ pub struct Sink {
 impl Sink {
     /// Binds `address:port` and starts to receive.
     pub fn start(namespace: &Namespace, address: &str) -> Result<Self> {
-        let socket = namespace.bind(address)?;
+        Self::read(namespace.bind(address)?)
+    }
+
+    /// Receives from a socket that is already bound.
+    pub fn read(socket: Socket) -> Result<Self> {
         let datagrams = Arc::new(Mutex::new(Vec::new()));
         let end = Arc::new(AtomicBool::new(false));
         let (kept, ended) = (Arc::clone(&datagrams), Arc::clone(&end));
