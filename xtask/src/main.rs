@@ -1,1 +1,39 @@
-fn main() {}
+//! Chores of this workspace, run as `cargo xtask <command>`.
+
+mod ebpf;
+mod setup;
+mod shell;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of this workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what building, testing and measuring need; does nothing where nothing is missing
+    Setup,
+    /// Build the kernel object from source and put it at overload-ctl/bpf/overload.o
+    BuildEbpf {
+        /// Leave the committed object alone; fail when it is not what its source builds to
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run every check there is, as CI does (needs root)
+    Test,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Setup => setup::ensure(&[setup::Group::Build, setup::Group::Test]),
+        Command::BuildEbpf { check: false } => ebpf::build_and_install(),
+        Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
+        Command::Test => test::run(),
+    }
+}
