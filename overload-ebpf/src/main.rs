@@ -1,17 +1,38 @@
-//! Placeholder entry until the packet's way is here.
+//! The packet filter: SIP requests that the host cannot serve are refused in the driver.
+//!
+//! Entry points only; the packet's way is the list of files in [`ingress`].
 #![no_std]
 #![no_main]
+#![feature(asm_experimental_arch, core_intrinsics)]
+#![expect(
+    internal_features,
+    reason = "BPF has no other way to an atomic compare-and-exchange"
+)]
+
+mod clock;
+mod ingress;
+mod kernel;
+mod maps;
+mod scratch;
 
 use aya_ebpf::{bindings::xdp_action::XDP_PASS, macros::xdp, programs::XdpContext};
 
+/// Judges what arrives on a protected interface.
 #[xdp]
-fn overload_ingress(_ctx: XdpContext) -> u32 {
+pub fn overload_ingress(ctx: XdpContext) -> u32 {
+    ingress::run(&ctx)
+}
+
+/// Passes everything: makes the peer end of a veth pair accept `XDP_TX` frames, and is the floor of
+/// the benchmark.
+#[xdp]
+pub fn overload_pass(_ctx: XdpContext) -> u32 {
     XDP_PASS
 }
 
-#[cfg(not(test))]
+#[cfg(target_arch = "bpf")]
 #[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 

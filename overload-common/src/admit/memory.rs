@@ -2,7 +2,8 @@
 //!
 //! An admitted transaction may live in any of sixteen slots, two sets of eight; it is put into a free
 //! or expired one and never displaces a live one. A refused transaction has one slot and displaces
-//! what is there. All times are the coarse monotonic clock in units of 16 ms, which lasts two years.
+//! what is there. All times are the coarse monotonic clock in units of 17 ms; it wraps
+//! after two years for the admitted, after 208 days for the refused.
 
 /// How long a transaction is remembered: 64 * T1 (RFC 3261 17.2.1).
 pub const LIFE_NS: u64 = 32_000_000_000;
@@ -15,6 +16,7 @@ pub const OTHER_COPIES: u32 = 11;
 
 const UNIT_SHIFT: u32 = 24;
 const LIFE_UNITS: u64 = LIFE_NS >> UNIT_SHIFT;
+const TIME_MASK: u64 = (1 << 30) - 1;
 
 /// The table's unit of time: 2^24 ns, about 17 ms. Never 0, so that no word is 0.
 #[inline(always)]
@@ -28,10 +30,17 @@ pub const fn admitted_word(transaction: u64, now_ns: u64) -> u64 {
     transaction << 32 | (units(now_ns) + LIFE_UNITS) & 0xffff_ffff
 }
 
+/// A number whose top bit is set when the slot is in use at `now_ns`; the kernel asks sixteen in a row
+/// and cannot afford a branch each.
+#[inline(always)]
+pub const fn admitted_live_sign(word: u64, now_ns: u64) -> u64 {
+    (units(now_ns) & 0xffff_ffff).wrapping_sub(word & 0xffff_ffff)
+}
+
 /// Whether the slot is in use at `now_ns`.
 #[inline(always)]
 pub const fn admitted_is_live(word: u64, now_ns: u64) -> bool {
-    word & 0xffff_ffff > units(now_ns) & 0xffff_ffff
+    admitted_live_sign(word, now_ns) >> 63 != 0
 }
 
 /// 0 when the word's fingerprint is the transaction's.
@@ -61,17 +70,24 @@ pub const fn refused_slot(identity: u64, mask: u32) -> u32 {
     (identity >> 40) as u32 & mask
 }
 
-/// Word of a request refused now: 32 bits of fingerprint, the key epoch, 31 bits of time.
+/// Word of a request refused now: 32 bits of fingerprint, the key epoch, whether it was refused only in
+/// shadow mode, 30 bits of time.
 #[inline(always)]
-pub const fn refused_word(identity: u64, epoch: u64, now_ns: u64) -> u64 {
-    identity << 32 | (epoch & 1) << 31 | units(now_ns) & 0x7fff_ffff
+pub const fn refused_word(identity: u64, epoch: u64, shadow: bool, now_ns: u64) -> u64 {
+    identity << 32 | (epoch & 1) << 31 | (shadow as u64) << 30 | units(now_ns) & TIME_MASK
 }
 
 /// Whether the slot holds a request that is still remembered.
 #[inline(always)]
 pub const fn refused_is_live(word: u64, now_ns: u64) -> bool {
-    let age = (units(now_ns).wrapping_sub(word)) & 0x7fff_ffff;
+    let age = units(now_ns).wrapping_sub(word) & TIME_MASK;
     word != 0 && age < LIFE_UNITS
+}
+
+/// Whether the request was handed to the host all the same.
+#[inline(always)]
+pub const fn refused_in_shadow(word: u64) -> bool {
+    word >> 30 & 1 != 0
 }
 
 /// Whether the word is this request's.
@@ -106,8 +122,9 @@ mod tests {
     #[test]
     fn refused_lives_32_seconds() {
         let identity = refused_identity(0x0123_4567_89ab_cdef, 0x1111);
-        for epoch in [0, 1] {
-            let word = refused_word(identity, epoch, HOUR);
+        for (epoch, shadow) in [(0, false), (1, false), (0, true), (1, true)] {
+            let word = refused_word(identity, epoch, shadow, HOUR);
+            assert_eq!(refused_in_shadow(word), shadow);
             assert!(refused_matches(word, identity));
             assert!(!refused_matches(word, identity ^ 1));
             assert_eq!(refused_epoch(word), epoch);

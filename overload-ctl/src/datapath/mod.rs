@@ -1,0 +1,4 @@
+//! The only place that knows aya: load, attach, pin, swap, read counters.
+
+pub mod object;
+pub mod sandbox;

@@ -1,0 +1,373 @@
+//! Runs packets through the real program on private maps, attached to nothing, with a clock of its own.
+
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use aya::{
+    Ebpf, Pod,
+    maps::{Array, HashMap, MapData, MapError, PerCpuArray},
+    programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp},
+};
+use overload_common::{
+    abi::{
+        AdmittedSlot, ControlCounters, ControlRecord, DestinationKey, Event, InstanceRecord,
+        InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, PORT_WORDS, Reason,
+        ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
+    },
+    sip::{canonical_host, host_key},
+};
+
+use super::object::{self, Clock, INGRESS, LoadError, LoadOptions, PASS};
+
+/// What the program did with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Handed to the host.
+    Pass,
+    /// Taken off the wire.
+    Drop,
+    /// Sent back, rewritten.
+    Transmit,
+    /// Anything else: the program failed.
+    Other(u32),
+}
+
+/// Result of one packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What happened to it.
+    pub action: Action,
+    /// The frame afterwards.
+    pub frame: Vec<u8>,
+    /// The reasons counted for it: exactly one, with `true` when only in shadow mode.
+    pub reasons: Vec<(Reason, bool)>,
+}
+
+/// Why a sandbox could not be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The program could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A map could not be read or written.
+    #[error("map {name}: {source}")]
+    Map {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        source: MapError,
+    },
+    /// The kernel refused to run the program.
+    #[error("test run: {0}")]
+    Run(#[from] ProgramError),
+}
+
+/// Address, port and MAC that the sandbox protects.
+#[derive(Clone, Copy, Debug)]
+pub struct Protected {
+    /// The host's address.
+    pub address: Ipv4Addr,
+    /// The host's port.
+    pub port: u16,
+    /// The host's MAC address.
+    pub mac: [u8; 6],
+    /// What to do with verdicts.
+    pub mode: Mode,
+    /// Largest frame that may leave, bytes.
+    pub max_frame: u32,
+}
+
+/// The real program on private maps.
+pub struct Sandbox {
+    ebpf: Ebpf,
+    instance: InstanceRecord,
+    uri_key: KeyRecord,
+}
+
+impl Sandbox {
+    /// Loads the program with the map clock at one hour, protecting `protected`, without any control.
+    pub fn new(protected: &Protected) -> Result<Self, SandboxError> {
+        Self::with_clock(protected, Clock::Map)
+    }
+
+    /// The same with a clock of choice.
+    pub fn with_clock(protected: &Protected, clock: Clock) -> Result<Self, SandboxError> {
+        let mut ebpf = object::load(&LoadOptions {
+            interface_slot: 0,
+            clock,
+            pinned_maps: None,
+        })?;
+        pass_program(&mut ebpf)?.load()?;
+        let seed = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO)
+            .as_nanos() as u64;
+        let mut sandbox = Self {
+            ebpf,
+            instance: InstanceRecord {
+                schema: SCHEMA,
+                generation: 1,
+                key_epoch: 0,
+                host_id: seed,
+                map_clock_ns: 3_600_000_000_000,
+                reserved: [0; 3],
+            },
+            uri_key: KeyRecord {
+                k0: seed ^ 4,
+                k1: 5,
+            },
+        };
+        for index in 0..KEY_URI {
+            sandbox.set(
+                "KEYS",
+                index,
+                KeyRecord {
+                    k0: seed.rotate_left(index),
+                    k1: u64::from(index),
+                },
+            )?;
+        }
+        sandbox.set("KEYS", KEY_URI, sandbox.uri_key)?;
+        sandbox.set("INSTANCE", 0, sandbox.instance)?;
+        sandbox.protect(protected)?;
+        Ok(sandbox)
+    }
+
+    /// Changes what is protected.
+    pub fn protect(&mut self, protected: &Protected) -> Result<(), SandboxError> {
+        let mut addresses = [[0; 16]; MAX_ADDRESSES];
+        addresses[0] = protected.address.to_ipv6_mapped().octets();
+        let [a, b, c, d, e, f] = protected.mac;
+        let record = InterfaceRecord {
+            mode: protected.mode as u32,
+            address_count: 1,
+            addresses,
+            macs: [u64::from_le_bytes([a, b, c, d, e, f, 0, 0]); MAX_MACS],
+            max_frame: protected.max_frame,
+            ifindex: 0,
+        };
+        self.set("INTERFACES", 0, record)?;
+        for word in 0..PORT_WORDS as u32 {
+            let port = u32::from(protected.port);
+            let bits = if port / 64 == word {
+                1u64 << (port % 64)
+            } else {
+                0
+            };
+            self.set("PORTS", word, bits)?;
+        }
+        Ok(())
+    }
+
+    /// Installs a control for a host, or for what nothing else matches.
+    pub fn control(
+        &mut self,
+        index: u32,
+        host: Option<&str>,
+        record: ControlRecord,
+    ) -> Result<(), SandboxError> {
+        self.set("CONTROLS", index, record)?;
+        let generation = self.instance.generation as u32;
+        let key = match host {
+            Some(host) => DestinationKey {
+                generation,
+                scope: SCOPE_HOST,
+                hash: host_key(self.uri_key.k0, self.uri_key.k1, &canonical_host(host)),
+            },
+            None => DestinationKey {
+                generation,
+                scope: SCOPE_DEFAULT,
+                hash: 0,
+            },
+        };
+        let name = "DESTINATIONS";
+        let map = self.ebpf.map_mut(name).ok_or(LoadError::Missing(name))?;
+        let mut map: HashMap<&mut MapData, DestinationKey, u32> = map
+            .try_into()
+            .map_err(|source| SandboxError::Map { name, source })?;
+        map.insert(key, index, 0)
+            .map_err(|source| SandboxError::Map { name, source })
+    }
+
+    /// Moves the map clock, ns.
+    pub fn set_clock(&mut self, now_ns: u64) -> Result<(), SandboxError> {
+        self.instance.map_clock_ns = now_ns;
+        self.set("INSTANCE", 0, self.instance)
+    }
+
+    /// The map clock, ns.
+    pub fn clock(&self) -> u64 {
+        self.instance.map_clock_ns
+    }
+
+    /// Makes `epoch` the key epoch of new tags.
+    pub fn set_key_epoch(&mut self, epoch: u64) -> Result<(), SandboxError> {
+        self.instance.key_epoch = epoch;
+        self.set("INSTANCE", 0, self.instance)
+    }
+
+    /// Runs one frame.
+    pub fn run(&mut self, frame: &[u8]) -> Result<Outcome, SandboxError> {
+        let before = self.reasons()?;
+        let mut out = vec![0; frame.len() + 512];
+        let result = object::ingress(&mut self.ebpf)?.test_run(TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            ..TestRunOptions::new()
+        })?;
+        out.truncate(result.data_size_out as usize);
+        let after = self.reasons()?;
+        let mut reasons = Vec::new();
+        for ((reason, before), after) in Reason::ALL.iter().zip(&before).zip(&after) {
+            reasons.extend((before.enforced..after.enforced).map(|_| (*reason, false)));
+            reasons.extend((before.shadow..after.shadow).map(|_| (*reason, true)));
+        }
+        let action = match result.return_value {
+            1 => Action::Drop,
+            2 => Action::Pass,
+            3 => Action::Transmit,
+            other => Action::Other(other),
+        };
+        Ok(Outcome {
+            action,
+            frame: out,
+            reasons,
+        })
+    }
+
+    /// Mean time of the program over `repeat` runs of one frame. A program that rewrites the frame sees
+    /// its own output from the second run on: use 1 there.
+    pub fn time(&mut self, frame: &[u8], repeat: u32) -> Result<Duration, SandboxError> {
+        time(object::ingress(&mut self.ebpf)?, frame, repeat)
+    }
+
+    /// The same of the program that passes everything.
+    pub fn time_empty(&mut self, frame: &[u8], repeat: u32) -> Result<Duration, SandboxError> {
+        time(pass_program(&mut self.ebpf)?, frame, repeat)
+    }
+
+    /// Sends `repeat` real frames through the driver path of the kernel; replies leave by the interface
+    /// with this index.
+    pub fn run_live(
+        &mut self,
+        frame: &[u8],
+        repeat: u32,
+        ifindex: u32,
+    ) -> Result<(), SandboxError> {
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+        let mut context = [0u8; 24];
+        context[4..8].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+        context[12..16].copy_from_slice(&ifindex.to_ne_bytes());
+        object::ingress(&mut self.ebpf)?.test_run(TestRunOptions {
+            data_in: Some(frame),
+            ctx_in: Some(&context),
+            repeat,
+            attrs: TestRunAttrs::new().xdp_live_frames(64),
+            ..TestRunOptions::new()
+        })?;
+        Ok(())
+    }
+
+    /// Instructions the verifier looked at; `None` when the kernel does not tell.
+    pub fn verified_instructions(&mut self) -> Option<u32> {
+        let program = self.ebpf.program(INGRESS)?;
+        program.info().ok()?.verified_instruction_count()
+    }
+
+    /// Counters by reason, summed over CPUs, in the order of [`Reason::ALL`].
+    pub fn reasons(&self) -> Result<Vec<ReasonCounter>, SandboxError> {
+        Reason::ALL
+            .iter()
+            .map(|reason| {
+                let per_cpu: Vec<ReasonCounter> = self.per_cpu("REASONS", *reason as u32)?;
+                Ok(per_cpu
+                    .iter()
+                    .fold(ReasonCounter::default(), |sum, one| ReasonCounter {
+                        enforced: sum.enforced + one.enforced,
+                        shadow: sum.shadow + one.shadow,
+                    }))
+            })
+            .collect()
+    }
+
+    /// Counter of one reason, enforced and shadow together.
+    pub fn reason(&self, reason: Reason) -> Result<u64, SandboxError> {
+        Ok(self
+            .per_cpu::<ReasonCounter>("REASONS", reason as u32)?
+            .iter()
+            .map(|counter| counter.enforced + counter.shadow)
+            .sum())
+    }
+
+    /// Counter of one event.
+    pub fn event(&self, event: Event) -> Result<u64, SandboxError> {
+        Ok(self.per_cpu::<u64>("EVENTS", event as u32)?.iter().sum())
+    }
+
+    /// Counters of one control.
+    pub fn control_counters(&self, index: u32) -> Result<ControlCounters, SandboxError> {
+        let per_cpu: Vec<ControlCounters> = self.per_cpu("CONTROL_COUNTERS", index)?;
+        Ok(per_cpu
+            .iter()
+            .fold(ControlCounters::default(), |sum, one| ControlCounters {
+                offered: sum.offered + one.offered,
+                admitted: sum.admitted + one.admitted,
+                refused: sum.refused + one.refused,
+                shadow_refused: sum.shadow_refused + one.shadow_refused,
+            }))
+    }
+
+    /// Slots of the admitted table that were ever used.
+    pub fn admitted_slots(&self) -> Result<Vec<AdmittedSlot>, SandboxError> {
+        let name = "ADMITTED";
+        let map = self.ebpf.map(name).ok_or(LoadError::Missing(name))?;
+        let map: Array<&MapData, AdmittedSlot> = map
+            .try_into()
+            .map_err(|source| SandboxError::Map { name, source })?;
+        let slots: Result<Vec<_>, _> = map.iter().collect();
+        let slots = slots.map_err(|source| SandboxError::Map { name, source })?;
+        Ok(slots.into_iter().filter(|slot| slot.copies != 0).collect())
+    }
+
+    /// Overwrites one entry of an array map.
+    pub fn set<V: Pod>(
+        &mut self,
+        name: &'static str,
+        index: u32,
+        value: V,
+    ) -> Result<(), SandboxError> {
+        let map = self.ebpf.map_mut(name).ok_or(LoadError::Missing(name))?;
+        let mut map: Array<&mut MapData, V> = map
+            .try_into()
+            .map_err(|source| SandboxError::Map { name, source })?;
+        map.set(index, value, 0)
+            .map_err(|source| SandboxError::Map { name, source })
+    }
+
+    fn per_cpu<V: Pod>(&self, name: &'static str, index: u32) -> Result<Vec<V>, SandboxError> {
+        let map = self.ebpf.map(name).ok_or(LoadError::Missing(name))?;
+        let map: PerCpuArray<&MapData, V> = map
+            .try_into()
+            .map_err(|source| SandboxError::Map { name, source })?;
+        let values = map
+            .get(&index, 0)
+            .map_err(|source| SandboxError::Map { name, source })?;
+        Ok(values.iter().copied().collect())
+    }
+}
+
+fn pass_program(ebpf: &mut Ebpf) -> Result<&mut Xdp, LoadError> {
+    let program = ebpf.program_mut(PASS).ok_or(LoadError::Missing(PASS))?;
+    Ok(program.try_into()?)
+}
+
+fn time(program: &Xdp, frame: &[u8], repeat: u32) -> Result<Duration, SandboxError> {
+    let options = TestRunOptions {
+        data_in: Some(frame),
+        repeat,
+        ..TestRunOptions::new()
+    };
+    Ok(program.test_run(options)?.duration)
+}

@@ -1,0 +1,189 @@
+//! Is this request ours to judge, and is it whole enough to be answered?
+
+use overload_common::{
+    abi::Reason,
+    sip::{Header, Method, Tag, swar, tag_hash},
+};
+
+use super::{
+    GO_ON, account, memory,
+    scan::{self, skip_blanks},
+    stop, target, to, transaction, via,
+};
+use crate::{
+    maps::{INSTANCE, KEYS},
+    scratch::{Work, get, set},
+};
+
+const INVITE: u32 = Method::Invite as u32;
+const SUBSCRIBE: u32 = Method::Subscribe as u32;
+const ACK: u32 = Method::Ack as u32;
+
+/// Answers [`GO_ON`] for a new request to judge; any other answer is the packet's reason.
+#[inline(always)]
+pub fn request() -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    let answer = required_headers(work);
+    if answer != GO_ON {
+        return answer;
+    }
+    let method = get!(work, meta.method);
+    let answer = to::to_tag();
+    if method == ACK {
+        return if answer == to::TAGGED {
+            ack(work)
+        } else {
+            stop(Reason::Ack)
+        };
+    }
+    if answer == to::TAGGED {
+        return stop(Reason::InDialog);
+    }
+    if answer != GO_ON {
+        return answer;
+    }
+    let answer = fields();
+    if answer != GO_ON {
+        return answer;
+    }
+    let answer = via::top_via();
+    if answer != GO_ON {
+        return answer;
+    }
+    let answer = target::request_uri();
+    if answer != GO_ON {
+        return answer;
+    }
+    transaction::identify(method);
+    memory::recall()
+}
+
+/// The five headers a reply copies, each once but for Via (RFC 3261 8.1.1).
+#[inline(always)]
+fn required_headers(work: Work) -> u32 {
+    let vias = scan::header(work, Header::Via).0;
+    let counts = [
+        scan::header(work, Header::From).0,
+        scan::header(work, Header::To).0,
+        scan::header(work, Header::CallId).0,
+        scan::header(work, Header::Cseq).0,
+    ];
+    if vias == 0 || counts[0] == 0 || counts[1] == 0 || counts[2] == 0 || counts[3] == 0 {
+        return stop(Reason::MissingHeader);
+    }
+    if counts[0] | counts[1] | counts[2] | counts[3] | scan::header(work, Header::MaxForwards).0 > 1
+    {
+        return stop(Reason::DuplicateHeader);
+    }
+    GO_ON
+}
+
+/// Call-ID, CSeq, Max-Forwards and, in a SUBSCRIBE, Event.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn fields() -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    let answer = call_id_and_cseq(work);
+    if answer != GO_ON {
+        return answer;
+    }
+    let (count, start, end) = scan::header(work, Header::MaxForwards);
+    if count != 0
+        && swar::lower(work.word(start + 4)) == u64::from_le_bytes(*b"forwards")
+        && let Some((at, _)) = scan::value(work, start, end)
+        && work.byte(at) == b'0'
+        && !work.byte(at + 1).is_ascii_digit()
+    {
+        return stop(Reason::MaxForwardsZero);
+    }
+    if get!(work, meta.method) == SUBSCRIBE {
+        let (count, start, end) = scan::header(work, Header::Event);
+        if count != 0
+            && let Some((at, end)) = scan::value(work, start, end)
+            && swar::lower(work.word(at)) == u64::from_le_bytes(*b"load-con")
+            && swar::lower(work.word(at + 8)) & 0xffff_ffff == u64::from_le_bytes(*b"trol\0\0\0\0")
+            && (at + 12 >= end || work.byte(at + 12) <= b' ' || work.byte(at + 12) == b';')
+        {
+            return stop(Reason::LoadControl);
+        }
+    }
+    GO_ON
+}
+
+/// Sets the Call-ID and the CSeq number, whose method must be the request's (RFC 3261 8.1.1.5).
+#[inline(always)]
+fn call_id_and_cseq(work: Work) -> u32 {
+    let (_, start, end) = scan::header(work, Header::CallId);
+    let Some((start, end)) = scan::value(work, start, end) else {
+        return stop(Reason::BadHeader);
+    };
+    set!(work, start, meta.call_id_start);
+    set!(work, end, meta.call_id_end);
+
+    let (_, start, end) = scan::header(work, Header::Cseq);
+    let Some((start, end)) = scan::value(work, start, end) else {
+        return stop(Reason::BadHeader);
+    };
+    let mut number = 0u64;
+    let mut at = start;
+    for _ in 0..10 {
+        let digit = work.byte(at).wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        number = number * 10 + u64::from(digit);
+        at += 1;
+    }
+    let method = skip_blanks(work, at);
+    if at == start || method == at || number > u64::from(u32::MAX) {
+        return stop(Reason::BadCseq);
+    }
+    let length = get!(work, meta.method_length);
+    let difference = (work.word(method) ^ work.word(0)) & swar::first_bytes(length)
+        | (work.word(method + 8) ^ work.word(8)) & swar::first_bytes(length.saturating_sub(8));
+    if difference != 0 || method + length != end {
+        return stop(Reason::BadCseq);
+    }
+    set!(work, number as u32, meta.cseq);
+    GO_ON
+}
+
+/// An ACK with a To tag: absorbed when the tag is the one we gave this transaction.
+#[inline(always)]
+fn ack(work: Work) -> u32 {
+    let at = get!(work, meta.to_tag);
+    let Some(epoch) = Tag::epoch_of(work.word(at)) else {
+        return stop(Reason::Ack);
+    };
+    if fields() != GO_ON || via::top_via() != GO_ON {
+        return stop(Reason::Ack);
+    }
+    transaction::identify(INVITE);
+    let tag = own_tag(get!(work, meta.transaction), epoch);
+    let difference = (work.word(at) ^ tag.first)
+        | (work.word(at + 8) ^ tag.second)
+        | (work.word(at + 16) as u32 ^ tag.third) as u64;
+    let after = work.byte(at + 20);
+    if difference == 0 && (after <= b' ' || after == b';') {
+        stop(Reason::OwnAck)
+    } else {
+        stop(Reason::Ack)
+    }
+}
+
+/// The To tag of our refusal of a transaction.
+#[inline(always)]
+pub fn own_tag(transaction: u64, epoch: u64) -> Tag {
+    let (Some(key), Some(instance)) = (KEYS.get(epoch as u32 & 1), INSTANCE.get(0)) else {
+        account::event(overload_common::abi::Event::RecordContended);
+        return Tag::new(0, epoch);
+    };
+    Tag::new(
+        tag_hash(key.k0, key.k1, transaction, instance.host_id),
+        epoch,
+    )
+}

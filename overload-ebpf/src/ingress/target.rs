@@ -1,0 +1,75 @@
+//! The Request-URI: scheme, and where its host stands (RFC 3261 19.1).
+
+use overload_common::{abi::Reason, sip::swar};
+
+use super::{GO_ON, stop};
+use crate::scratch::{Work, get, set};
+
+/// Longest Request-URI, bytes.
+const WORDS: u32 = 64;
+
+const VERSION: u64 = u64::from_le_bytes(*b" sip/2.0");
+const SIP: u64 = u64::from_le_bytes(*b"sip:\0\0\0\0");
+const TEL: u64 = u64::from_le_bytes(*b"tel:\0\0\0\0");
+const SIPS: u64 = u64::from_le_bytes(*b"sips:\0\0\0");
+
+/// Checks the request line and sets the host's place in `meta`; for tel URIs it is empty.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn request_uri() -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    let line_feed = get!(work, meta.request_line);
+    let start = get!(work, meta.method_length) + 1;
+    // Method SP URI SP SIP/2.0 CR LF
+    let end = line_feed.wrapping_sub(9);
+    if line_feed < start + 14 || swar::lower(work.word(end)) != VERSION || end - start > WORDS * 8 {
+        return stop(Reason::BadRequestLine);
+    }
+    let scheme = swar::lower(work.word(start));
+    let host = if scheme & 0xffff_ffff == SIP {
+        start + 4
+    } else if scheme & 0xff_ffff_ffff == SIPS {
+        start + 5
+    } else if scheme & 0xffff_ffff == TEL {
+        0
+    } else {
+        return stop(Reason::UnsupportedUri);
+    };
+    // In memory: the verifier shall not follow every place an @ may have.
+    set!(work, host, walk.cursor);
+    set!(work, 0, walk.state);
+    let mut blank = 0;
+    for index in 0..WORDS {
+        let offset = index * 8;
+        if start + offset >= end {
+            break;
+        }
+        let rest = swar::first_bytes(end - start - offset);
+        let word = work.word(start + offset);
+        blank |= word.wrapping_sub(swar::ONES * 0x21) & !word & swar::HIGH & rest;
+        let at = !swar::unequal(word, b'@') & swar::HIGH & rest;
+        if at != 0 {
+            set!(work, get!(work, walk.state) + at.count_ones(), walk.state);
+            set!(
+                work,
+                start + offset + (at.trailing_zeros() >> 3) + 1,
+                walk.cursor
+            );
+        }
+    }
+    if blank != 0 {
+        return stop(Reason::BadRequestLine);
+    }
+    if host == 0 {
+        set!(work, 0, meta.host_start);
+        return GO_ON;
+    }
+    let after_at = get!(work, walk.cursor);
+    if get!(work, walk.state) > 1 || after_at >= end {
+        return stop(Reason::UnsupportedUri);
+    }
+    set!(work, after_at, meta.host_start);
+    GO_ON
+}

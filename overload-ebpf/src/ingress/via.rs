@@ -1,0 +1,194 @@
+//! The top Via: transport, sent-by, branch, and what routes a reply (RFC 3261 18.2.2, RFC 3581).
+
+use overload_common::{
+    abi::Reason,
+    sip::{Header, PARAM_TABLE, Param, param_slot, swar},
+};
+
+use super::{
+    GO_ON,
+    scan::{self, skip_blanks},
+    stop,
+};
+use crate::scratch::{Work, get, set};
+
+/// Longest first value, bytes.
+const BLOCKS: u32 = 8;
+
+const SENT_BY: u32 = 0;
+const PARAMS: u32 = 1;
+const QUOTED: u32 = 2;
+
+const SIP_2_0: u64 = u64::from_le_bytes(*b"sip/2.0/");
+const UDP: u64 = u64::from_le_bytes(*b"udp\0\0\0\0\0");
+const COOKIE: u64 = u64::from_le_bytes(*b"z9hg4bk\0");
+
+/// Reads the first value of the first Via row into `meta` and `params`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn top_via() -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    let (_, start, end) = scan::header(work, Header::Via);
+    let Some((start, end)) = scan::value(work, start, end) else {
+        return stop(Reason::BadVia);
+    };
+    if swar::lower(work.word(start)) != SIP_2_0 {
+        return stop(Reason::BadVia);
+    }
+    let transport = swar::lower(work.word(start + 8));
+    if transport & 0xff_ffff != UDP || (transport >> 24) as u8 > 0x20 {
+        return stop(Reason::ViaTransport);
+    }
+    let sent_by = skip_blanks(work, start + 11);
+    if sent_by >= end {
+        return stop(Reason::BadVia);
+    }
+    set!(work, sent_by, meta.sent_by_start);
+    let answer = walk_params(sent_by, end);
+    if answer != GO_ON {
+        return answer;
+    }
+    check_params(work)
+}
+
+/// Splits the value at its semicolons, up to the first comma outside quotes.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn walk_params(start: u32, end: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    for param in 0..8 {
+        set!(work, 0, params[param]);
+    }
+    set!(work, 0, walk.bits);
+    set!(work, start, walk.start);
+    set!(work, start, walk.cursor);
+    set!(work, SENT_BY, walk.state);
+    for _ in 0..48 {
+        let bits = get!(work, walk.bits);
+        let base = get!(work, walk.start);
+        let mut at = end;
+        if bits != 0 {
+            set!(work, bits & bits.wrapping_sub(1), walk.bits);
+            at = base - 64 + bits.trailing_zeros();
+        } else if base < end {
+            if base - start >= BLOCKS * 64 {
+                return stop(Reason::BadVia);
+            }
+            set!(work, mark(work, base, end), walk.bits);
+            set!(work, base + 64, walk.start);
+            continue;
+        }
+        let byte = if at == end { b',' } else { work.byte(at) };
+        let state = get!(work, walk.state);
+        if state == QUOTED {
+            if at == end || byte == b'"' && work.byte(at - 1) == b'\\' {
+                return stop(Reason::BadVia);
+            }
+            if byte == b'"' {
+                set!(work, PARAMS, walk.state);
+            }
+            continue;
+        }
+        if byte == b'"' {
+            if state == SENT_BY {
+                return stop(Reason::BadVia);
+            }
+            set!(work, QUOTED, walk.state);
+            continue;
+        }
+        let item = get!(work, walk.cursor);
+        set!(work, at + 1, walk.cursor);
+        if state == SENT_BY {
+            set!(work, at, meta.sent_by_end);
+            set!(work, PARAMS, walk.state);
+        } else {
+            note_param(work, item, at);
+        }
+        if byte == b',' {
+            set!(work, at, meta.via_end);
+            return GO_ON;
+        }
+    }
+    stop(Reason::BadVia)
+}
+
+/// Files one parameter under its name.
+#[inline(always)]
+fn note_param(work: Work, item: u32, end: u32) {
+    let start = skip_blanks(work, item);
+    let length = end.saturating_sub(start);
+    let word = work.word(start);
+    let mask = swar::below(swar::first_of_or_blank(word, b'=')) & swar::first_bytes(length);
+    let name = (word | swar::ONES * 0x20) & mask;
+    let entry = &PARAM_TABLE[param_slot(name) as usize & 7];
+    let x = entry.name ^ name;
+    let known = ((x | x.wrapping_neg()) >> 63).wrapping_sub(1);
+    let at = (entry.param & known) as usize & 7;
+    let count = get!(work, params[at]) >> 32;
+    set!(
+        work,
+        (count + 1) << 32 | u64::from(start) << 16 | u64::from(end),
+        params[at]
+    );
+}
+
+/// A parameter: how often it stands, its start, and its end.
+#[inline(always)]
+pub fn param(work: Work, param: Param) -> (u32, u32, u32) {
+    let span = get!(work, params[param as usize & 7]);
+    (
+        (span >> 32) as u32,
+        (span >> 16) as u32 & 0xffff,
+        span as u32 & 0xffff,
+    )
+}
+
+#[inline(always)]
+fn check_params(work: Work) -> u32 {
+    let (branches, start, end) = param(work, Param::Branch);
+    if branches == 0 {
+        return stop(Reason::NoBranch);
+    }
+    let value = start + 7;
+    if branches > 1 || work.byte(start + 6) != b'=' || value > end {
+        return stop(Reason::BadVia);
+    }
+    // The cookie alone names no transaction (RFC 4475 3.1.2.19).
+    if swar::lower(work.word(value)) & swar::first_bytes(7) != COOKIE || end - value <= 7 {
+        return stop(Reason::NoBranch);
+    }
+    set!(work, value, meta.branch_start);
+    set!(work, end, meta.branch_end);
+    if param(work, Param::Maddr).0 != 0 {
+        return stop(Reason::ViaMaddr);
+    }
+    let (rports, ..) = param(work, Param::Rport);
+    let (received, ..) = param(work, Param::Received);
+    if rports > 1 || received > 1 || get!(work, meta.sent_by_end) <= get!(work, meta.sent_by_start)
+    {
+        return stop(Reason::BadVia);
+    }
+    GO_ON
+}
+
+/// Marks the characters that matter in 64 bytes from `base`, none at or past `end`.
+#[inline(always)]
+fn mark(work: Work, base: u32, end: u32) -> u64 {
+    let mut marks = 0;
+    for word in 0..8u32 {
+        let text = work.word(base + word * 8);
+        let none =
+            swar::unequal(text, b';') & swar::unequal(text, b',') & swar::unequal(text, b'"');
+        marks |= swar::gather(!none) << (word * 8);
+    }
+    let rest = end - base;
+    if rest < 64 {
+        marks & ((1 << rest) - 1)
+    } else {
+        marks
+    }
+}
