@@ -1,0 +1,409 @@
+//! From what is written to what is meant: every rule that spans and types do not give.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use overload_common::{
+    abi::{MAX_ADDRESSES, MAX_CONTROLS, Mode},
+    admit::gcra::default_burst,
+};
+use toml::Spanned;
+
+use super::{
+    Attach, Config, Destination, Interface, Limit, MAX_BURST, MAX_DESTINATION_NAME,
+    MAX_INSTANCE_NAME, MAX_INTERFACE_NAME, MAX_RATE, Match, Position,
+    document::{DestinationTable, Document, InterfaceTable, MetricsTable},
+    fault::{Problem, Report, WarningKind},
+    host,
+};
+
+/// The SIP port (RFC 3261 18.1.1).
+const SIP_PORT: u16 = 5060;
+/// Default of `listen`: the port registered for OpenTelemetry's Prometheus exporter.
+const METRICS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
+/// `None` when something is missing that no default stands for; a fault is then in the report.
+pub(super) fn check(document: &Document, report: &mut Report) -> Option<Config> {
+    let instance = instance(document.instance.as_ref(), report);
+    let mode = mode(document.mode.as_ref(), report);
+    let interface = interface(&document.interface, report);
+    let metrics_listen = metrics(&document.metrics, report);
+    let destinations = destinations(&document.destinations, report);
+    Some(Config {
+        instance: instance?,
+        mode: mode?,
+        interface: interface?,
+        metrics_listen: metrics_listen?,
+        destinations: destinations?,
+    })
+}
+
+fn instance(written: Option<&Spanned<String>>, report: &mut Report) -> Option<String> {
+    let Some(name) = written else {
+        return Some("default".to_owned());
+    };
+    let text = name.get_ref();
+    if is_instance_name(text) {
+        return Some(text.clone());
+    }
+    report.fault(&name.span(), Problem::Instance(text.clone()));
+    None
+}
+
+/// Whether the text can name an instance. The BPF file system takes no dots.
+pub(crate) fn is_instance_name(text: &str) -> bool {
+    (1..=MAX_INSTANCE_NAME).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+fn mode(written: Option<&Spanned<String>>, report: &mut Report) -> Option<Mode> {
+    let Some(word) = written else {
+        return Some(Mode::Enforce);
+    };
+    match word.get_ref().as_str() {
+        "enforce" => Some(Mode::Enforce),
+        "shadow" => Some(Mode::Shadow),
+        "bypass" => Some(Mode::Bypass),
+        found => {
+            let problem = Problem::UnknownWord {
+                what: "mode",
+                found: found.to_owned(),
+                valid: "\"enforce\", \"shadow\" and \"bypass\"",
+            };
+            report.fault(&word.span(), problem);
+            None
+        }
+    }
+}
+
+fn interface(table: &InterfaceTable, report: &mut Report) -> Option<Interface> {
+    let name = interface_name(&table.name, report);
+    let attach = attach(table.attach.as_ref(), report);
+    let addresses = match &table.addresses {
+        Some(list) => addresses(list, report),
+        None => Some(Vec::new()),
+    };
+    let ports = match &table.ports {
+        Some(list) => ports(list, report),
+        None => Some(vec![SIP_PORT]),
+    };
+    Some(Interface {
+        name: name?,
+        attach: attach?,
+        addresses: addresses?,
+        ports: ports?,
+    })
+}
+
+fn interface_name(name: &Spanned<String>, report: &mut Report) -> Option<String> {
+    let text = name.get_ref();
+    let problem = if text.is_empty() {
+        Problem::InterfaceEmpty
+    } else if text.len() > MAX_INTERFACE_NAME {
+        Problem::InterfaceLong(text.clone())
+    } else if text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
+        Problem::InterfaceCharacter(text.clone())
+    } else {
+        return Some(text.clone());
+    };
+    report.fault(&name.span(), problem);
+    None
+}
+
+fn attach(written: Option<&Spanned<String>>, report: &mut Report) -> Option<Attach> {
+    let Some(word) = written else {
+        return Some(Attach::Native);
+    };
+    match word.get_ref().as_str() {
+        "native" => Some(Attach::Native),
+        "generic" => Some(Attach::Generic),
+        "auto" => Some(Attach::Auto),
+        found => {
+            let problem = Problem::UnknownWord {
+                what: "attach mode",
+                found: found.to_owned(),
+                valid: "\"native\", \"generic\" and \"auto\"",
+            };
+            report.fault(&word.span(), problem);
+            None
+        }
+    }
+}
+
+fn addresses(list: &Spanned<Vec<Spanned<String>>>, report: &mut Report) -> Option<Vec<Ipv4Addr>> {
+    let written = list.get_ref();
+    if written.is_empty() {
+        report.fault(&list.span(), Problem::NoAddresses);
+        return None;
+    }
+    if written.len() > MAX_ADDRESSES {
+        report.fault(&list.span(), Problem::TooManyAddresses(written.len()));
+    }
+    let mut known = Vec::new();
+    for item in written {
+        match address(item.get_ref()) {
+            Ok(address) if known.contains(&address) => {
+                report.fault(&item.span(), Problem::DuplicateAddress(address));
+            }
+            Ok(address) => known.push(address),
+            Err(problem) => report.fault(&item.span(), problem),
+        }
+    }
+    Some(known)
+}
+
+fn address(text: &str) -> Result<Ipv4Addr, Problem> {
+    let Ok(address) = text.parse::<Ipv4Addr>() else {
+        let bare = text.trim_start_matches('[').trim_end_matches(']');
+        return Err(match bare.parse::<Ipv6Addr>() {
+            Ok(_) => Problem::Ipv6Address(text.to_owned()),
+            Err(_) => Problem::NoAddress(text.to_owned()),
+        });
+    };
+    if address.is_loopback() {
+        Err(Problem::LoopbackAddress(address))
+    } else if !is_unicast(address) {
+        Err(Problem::NotUnicast(address))
+    } else {
+        Ok(address)
+    }
+}
+
+/// Whether a host can have the address: not 0/8, multicast, class E or broadcast (RFC 1122 3.2.1.3).
+fn is_unicast(address: Ipv4Addr) -> bool {
+    (1..224).contains(&address.octets()[0])
+}
+
+fn ports(list: &Spanned<Vec<Spanned<i64>>>, report: &mut Report) -> Option<Vec<u16>> {
+    if list.get_ref().is_empty() {
+        report.fault(&list.span(), Problem::NoPorts);
+        return None;
+    }
+    let mut known = Vec::new();
+    for item in list.get_ref() {
+        let number = *item.get_ref();
+        match u16::try_from(number) {
+            Ok(port) if port != 0 && known.contains(&port) => {
+                report.fault(&item.span(), Problem::DuplicatePort(port));
+            }
+            Ok(port) if port != 0 => known.push(port),
+            _ => report.fault(&item.span(), Problem::Port(number)),
+        }
+    }
+    Some(known)
+}
+
+fn metrics(table: &MetricsTable, report: &mut Report) -> Option<SocketAddr> {
+    let Some(text) = &table.listen else {
+        return Some(METRICS_LISTEN);
+    };
+    let problem = match text.get_ref().parse::<SocketAddr>() {
+        Err(_) => Problem::Listen(text.get_ref().clone()),
+        Ok(address) if !address.ip().is_loopback() && !table.allow_remote => {
+            Problem::RemoteListen(address)
+        }
+        Ok(address) => return Some(address),
+    };
+    report.fault(&text.span(), problem);
+    None
+}
+
+fn destinations(
+    tables: &[Spanned<DestinationTable>],
+    report: &mut Report,
+) -> Option<Vec<Destination>> {
+    if let Some(first_surplus) = tables.get(MAX_CONTROLS) {
+        let found = tables.len();
+        report.fault(
+            &first_surplus.span(),
+            Problem::TooManyDestinations { found },
+        );
+        return None;
+    }
+    let mut seen = Seen::default();
+    let mut list = Vec::with_capacity(tables.len());
+    for (index, table) in tables.iter().enumerate() {
+        let is_last = index + 1 == tables.len();
+        let name = destination_name(table, &mut seen, report);
+        let matches = destination_match(table, is_last, &mut seen, report);
+        let limit = limit(table, report);
+        if let (Some(name), Some(matches), Some(limit)) = (name, matches, limit) {
+            list.push(Destination {
+                name,
+                matches,
+                limit,
+            });
+        }
+    }
+    if seen.default.is_none() {
+        report.warning(&(0..0), WarningKind::NoDefault);
+    }
+    Some(list)
+}
+
+/// Where a name, a host and the default stood first.
+#[derive(Default)]
+struct Seen {
+    names: HashMap<String, Position>,
+    hosts: HashMap<String, (String, Position)>,
+    default: Option<Position>,
+}
+
+fn destination_name(
+    table: &Spanned<DestinationTable>,
+    seen: &mut Seen,
+    report: &mut Report,
+) -> Option<String> {
+    let name = &table.get_ref().name;
+    let text = name.get_ref().clone();
+    let problem = if text.is_empty() {
+        Problem::NameEmpty
+    } else if text.len() > MAX_DESTINATION_NAME || text.chars().any(char::is_control) {
+        Problem::Name(text)
+    } else if let Some(first) = seen.names.get(&text) {
+        Problem::DuplicateName {
+            name: text,
+            line: first.line,
+        }
+    } else {
+        seen.names
+            .insert(text.clone(), report.position(&name.span()));
+        return Some(text);
+    };
+    report.fault(&name.span(), problem);
+    None
+}
+
+fn destination_match(
+    table: &Spanned<DestinationTable>,
+    is_last: bool,
+    seen: &mut Seen,
+    report: &mut Report,
+) -> Option<Match> {
+    let destination = table.get_ref();
+    let name = destination.name.get_ref().clone();
+    let default = destination.default.as_ref().filter(|d| *d.get_ref());
+    match (&destination.host, default) {
+        (None, None) => {
+            report.fault(&table.span(), Problem::NoMatch(name));
+            None
+        }
+        (Some(_), Some(default)) => {
+            report.fault(&default.span(), Problem::TwoMatches(name));
+            None
+        }
+        (None, Some(default)) => {
+            let position = report.position(&default.span());
+            if let Some(Position { line, .. }) = seen.default {
+                report.fault(&default.span(), Problem::SecondDefault { name, line });
+                return None;
+            }
+            seen.default = Some(position);
+            if !is_last {
+                report.fault(&default.span(), Problem::DefaultNotLast(name));
+            }
+            Some(Match::Default)
+        }
+        (Some(host), None) => destination_host(host, name, seen, report),
+    }
+}
+
+fn destination_host(
+    host: &Spanned<String>,
+    name: String,
+    seen: &mut Seen,
+    report: &mut Report,
+) -> Option<Match> {
+    let canonical = match host::canonical(host.get_ref()) {
+        Ok(canonical) => canonical,
+        Err(fault) => {
+            report.fault(&host.span(), fault.into());
+            return None;
+        }
+    };
+    if let Some((other, first)) = seen.hosts.get(&canonical) {
+        let problem = Problem::DuplicateHost {
+            host: canonical,
+            other: other.clone(),
+            line: first.line,
+        };
+        report.fault(&host.span(), problem);
+        return None;
+    }
+    let position = report.position(&host.span());
+    seen.hosts.insert(canonical.clone(), (name, position));
+    Some(Match::Host(canonical))
+}
+
+fn limit(table: &Spanned<DestinationTable>, report: &mut Report) -> Option<Limit> {
+    let destination = table.get_ref();
+    let name = || destination.name.get_ref().clone();
+    let (rate, percent) = (&destination.rate_per_second, &destination.accept_percent);
+    if let (None, Some(burst)) = (rate, &destination.burst) {
+        report.fault(&burst.span(), Problem::BurstWithoutRate(name()));
+    }
+    let limit = match (rate, percent) {
+        (None, None) => {
+            report.fault(&table.span(), Problem::NoLimit(name()));
+            return None;
+        }
+        (Some(_), Some(percent)) => {
+            report.fault(&percent.span(), Problem::TwoLimits(name()));
+            return None;
+        }
+        (Some(rate), None) => rate_limit(rate, destination.burst.as_ref(), report)?,
+        (None, Some(percent)) => {
+            let value = *percent.get_ref();
+            if !(0.0..=100.0).contains(&value) {
+                report.fault(&percent.span(), Problem::Percent(value));
+                return None;
+            }
+            Limit::AcceptPercent(value)
+        }
+    };
+    if let Limit::Rate {
+        rate_per_second: value,
+        ..
+    }
+    | Limit::AcceptPercent(value) = limit
+        && value <= 0.0
+    {
+        report.warning(&table.span(), WarningKind::RefusesAll(name()));
+    }
+    Some(limit)
+}
+
+fn rate_limit(
+    rate: &Spanned<f64>,
+    burst: Option<&Spanned<f64>>,
+    report: &mut Report,
+) -> Option<Limit> {
+    let rate_per_second = *rate.get_ref();
+    let rate_is_valid = (0.0..=MAX_RATE).contains(&rate_per_second);
+    if !rate_is_valid {
+        report.fault(&rate.span(), Problem::Rate(rate_per_second));
+    }
+    let advised = default_burst(rate_per_second);
+    let burst = match burst {
+        None => advised,
+        Some(written) if !(1.0..=MAX_BURST).contains(written.get_ref()) => {
+            report.fault(&written.span(), Problem::Burst(*written.get_ref()));
+            return None;
+        }
+        Some(written) => {
+            let burst = *written.get_ref();
+            if rate_is_valid && burst < advised {
+                report.warning(&written.span(), WarningKind::SmallBurst { burst, advised });
+            }
+            burst
+        }
+    };
+    rate_is_valid.then_some(Limit::Rate {
+        rate_per_second,
+        burst,
+    })
+}

@@ -1,0 +1,68 @@
+//! The file as it is written: names and types of the keys, with the place of each value.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+/// The whole file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Document {
+    pub instance: Option<Spanned<String>>,
+    pub mode: Option<Spanned<String>>,
+    pub interface: InterfaceTable,
+    #[serde(default)]
+    pub metrics: MetricsTable,
+    #[serde(default, rename = "destination")]
+    pub destinations: Vec<Spanned<DestinationTable>>,
+}
+
+/// `[interface]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InterfaceTable {
+    pub name: Spanned<String>,
+    pub attach: Option<Spanned<String>>,
+    pub addresses: Option<Spanned<Vec<Spanned<String>>>>,
+    pub ports: Option<Spanned<Vec<Spanned<i64>>>>,
+}
+
+/// `[metrics]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MetricsTable {
+    pub listen: Option<Spanned<String>>,
+    #[serde(default)]
+    pub allow_remote: bool,
+}
+
+/// `[[destination]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DestinationTable {
+    pub name: Spanned<String>,
+    pub host: Option<Spanned<String>>,
+    pub default: Option<Spanned<bool>>,
+    pub rate_per_second: Option<Spanned<f64>>,
+    pub burst: Option<Spanned<f64>>,
+    pub accept_percent: Option<Spanned<f64>>,
+}
+
+/// Every key of the file, to suggest the one that was meant.
+pub(super) const KEYS: &[&str] = &[
+    "instance",
+    "mode",
+    "interface",
+    "metrics",
+    "destination",
+    "name",
+    "attach",
+    "addresses",
+    "ports",
+    "listen",
+    "allow_remote",
+    "host",
+    "default",
+    "rate_per_second",
+    "burst",
+    "accept_percent",
+];

@@ -1,0 +1,311 @@
+//! Faults and warnings with their place in the file.
+
+use std::{
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use overload_common::abi::{MAX_ADDRESSES, MAX_CONTROLS};
+use thiserror::Error;
+
+use super::{
+    HostFault, MAX_BURST, MAX_DESTINATION_NAME, MAX_INSTANCE_NAME, MAX_INTERFACE_NAME, MAX_RATE,
+    document::KEYS,
+};
+
+/// A place in a text, both counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column in characters.
+    pub column: usize,
+}
+
+/// One fault, printed as `file:line:column: what is wrong; remedy`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub position: Position,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Position { line, column } = self.position;
+        write!(
+            f,
+            "{}:{line}:{column}: {}",
+            self.path.display(),
+            self.problem
+        )
+    }
+}
+
+/// What can be wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
+pub enum Problem {
+    #[error("not valid TOML: {0}")]
+    Syntax(String),
+    #[error("{0}; correct the value")]
+    Type(String),
+    #[error("key `{0}` is missing; add it")]
+    MissingKey(String),
+    #[error("unknown key `{key}`; did you mean `{nearest}`?")]
+    UnknownKeyNear { key: String, nearest: &'static str },
+    #[error("unknown key `{key}`; the keys known here are {known}")]
+    UnknownKey { key: String, known: String },
+    #[error("`rate` does not say its unit; use rate_per_second")]
+    BareRate,
+    #[error("unknown {what} {found:?}; valid are {valid}")]
+    UnknownWord {
+        what: &'static str,
+        found: String,
+        valid: &'static str,
+    },
+    #[error(
+        "instance {0:?} cannot name a directory; use 1 to {MAX_INSTANCE_NAME} letters, digits, '-' or '_'"
+    )]
+    Instance(String),
+    #[error("interface name is empty; write a name that `ip link` shows")]
+    InterfaceEmpty,
+    #[error(
+        "interface name {0:?} has more than {MAX_INTERFACE_NAME} bytes; write a name that `ip link` shows"
+    )]
+    InterfaceLong(String),
+    #[error("interface name {0:?} contains a blank or '/'; write a name that `ip link` shows")]
+    InterfaceCharacter(String),
+    #[error("addresses is empty; leave the key out to protect the interface's own IPv4 addresses")]
+    NoAddresses,
+    #[error(
+        "{0} addresses are more than the {MAX_ADDRESSES} one interface can protect; remove some"
+    )]
+    TooManyAddresses(usize),
+    #[error("{0:?} is no IPv4 address; write it as four numbers, such as \"192.0.2.1\"")]
+    NoAddress(String),
+    #[error("{0:?} is an IPv6 address; this version protects IPv4 only, remove it")]
+    Ipv6Address(String),
+    #[error("{0} is a loopback address; its traffic crosses no network card, protect another")]
+    LoopbackAddress(std::net::Ipv4Addr),
+    #[error("{0} is no address of one host; write the address that callers send to")]
+    NotUnicast(std::net::Ipv4Addr),
+    #[error("address {0} stands twice; remove one")]
+    DuplicateAddress(std::net::Ipv4Addr),
+    #[error("ports is empty; leave the key out to protect port 5060")]
+    NoPorts,
+    #[error("{0} is no UDP port; write a number from 1 to 65535")]
+    Port(i64),
+    #[error("port {0} stands twice; remove one")]
+    DuplicatePort(u16),
+    #[error(
+        "{0:?} is no address with port; write a numeric one, such as \"127.0.0.1:9464\" or \"[::1]:9464\""
+    )]
+    Listen(String),
+    #[error(
+        "{0} is reachable from other hosts; listen on 127.0.0.1, or add allow_remote = true to accept that"
+    )]
+    RemoteListen(std::net::SocketAddr),
+    #[error("{found} destinations are more than the {MAX_CONTROLS} of one instance; remove some")]
+    TooManyDestinations { found: usize },
+    #[error("destination name is empty; write a label for status and metrics")]
+    NameEmpty,
+    #[error(
+        "destination name {0:?} has control characters or more than {MAX_DESTINATION_NAME} bytes; shorten it"
+    )]
+    Name(String),
+    #[error("destination name {name:?} is taken by line {line}; choose another")]
+    DuplicateName { name: String, line: usize },
+    #[error("host {host:?} is that of destination {other:?} in line {line}; remove one")]
+    DuplicateHost {
+        host: String,
+        other: String,
+        line: usize,
+    },
+    #[error(transparent)]
+    Host(#[from] HostFault),
+    #[error("destination {0:?} says not what it matches; add host, or default = true")]
+    NoMatch(String),
+    #[error("destination {0:?} has both host and default = true; remove one")]
+    TwoMatches(String),
+    #[error("destination {name:?} is a second default, after line {line}; remove one")]
+    SecondDefault { name: String, line: usize },
+    #[error("the default destination {0:?} is not the last one; move it to the end of the file")]
+    DefaultNotLast(String),
+    #[error("destination {0:?} has no limit; add rate_per_second or accept_percent")]
+    NoLimit(String),
+    #[error(
+        "destination {0:?} has both rate_per_second and accept_percent; remove one, a destination has one limit"
+    )]
+    TwoLimits(String),
+    #[error("rate_per_second = {0} is out of range; write a number from 0 to {MAX_RATE}")]
+    Rate(f64),
+    #[error("accept_percent = {0} is out of range; write a number from 0 to 100")]
+    Percent(f64),
+    #[error("burst = {0} is out of range; write a number from 1 to {MAX_BURST}")]
+    Burst(f64),
+    #[error("burst belongs to rate_per_second, which destination {0:?} has not; remove burst")]
+    BurstWithoutRate(String),
+}
+
+/// Something lawful that is seldom meant, printed as `file:line:column: warning: …`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Warning {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub position: Position,
+    /// What it is.
+    pub kind: WarningKind,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Position { line, column } = self.position;
+        write!(
+            f,
+            "{}:{line}:{column}: warning: {}",
+            self.path.display(),
+            self.kind
+        )
+    }
+}
+
+/// What is seldom meant.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[expect(missing_docs, reason = "each message says what its fields are")]
+pub enum WarningKind {
+    #[error(
+        "burst = {burst} is less than {advised} (10, or 20 ms of the rate): calls that arrive together are refused below the rate"
+    )]
+    SmallBurst { burst: f64, advised: f64 },
+    #[error("no default destination: requests to hosts not named here are all admitted")]
+    NoDefault,
+    #[error("destination {0:?} admits nothing: every new request to it is refused")]
+    RefusesAll(String),
+}
+
+/// Collects what is found in one text.
+pub(super) struct Report<'a> {
+    path: &'a Path,
+    text: &'a str,
+    /// Offset of each line's first byte.
+    lines: Vec<usize>,
+    faults: Vec<Fault>,
+    warnings: Vec<Warning>,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(path: &'a Path, text: &'a str) -> Self {
+        let ends = text.match_indices('\n').map(|(offset, _)| offset + 1);
+        Self {
+            path,
+            text,
+            lines: std::iter::once(0).chain(ends).collect(),
+            faults: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(super) fn position(&self, span: &Range<usize>) -> Position {
+        let line = self.lines.partition_point(|start| *start <= span.start);
+        let line_start = self.lines[line - 1];
+        let before = self.text.get(line_start..span.start).unwrap_or_default();
+        Position {
+            line,
+            column: before.chars().count() + 1,
+        }
+    }
+
+    pub(super) fn fault(&mut self, span: &Range<usize>, problem: Problem) {
+        self.faults.push(Fault {
+            path: self.path.to_owned(),
+            position: self.position(span),
+            problem,
+        });
+    }
+
+    pub(super) fn warning(&mut self, span: &Range<usize>, kind: WarningKind) {
+        self.warnings.push(Warning {
+            path: self.path.to_owned(),
+            position: self.position(span),
+            kind,
+        });
+    }
+
+    /// What the TOML reader stopped at.
+    pub(super) fn syntax(&mut self, error: &toml::de::Error) {
+        let span = error.span().unwrap_or(0..0);
+        self.fault(&span, explain(error.message()));
+    }
+
+    pub(super) fn finish(mut self) -> (Vec<Fault>, Vec<Warning>) {
+        self.faults.sort_by_key(|f| f.position);
+        self.warnings.sort_by_key(|w| w.position);
+        (self.faults, self.warnings)
+    }
+}
+
+/// Sorts the reader's messages; those of `serde::de::Error` have a fixed form.
+fn explain(message: &str) -> Problem {
+    let message = message.trim().replace('\n', ", ");
+    if let Some((key, known)) = message
+        .strip_prefix("unknown field `")
+        .and_then(|rest| rest.split_once('`'))
+    {
+        let known = known
+            .trim_start_matches(", expected ")
+            .trim_start_matches("one of ");
+        return unknown_key(key, known);
+    }
+    if let Some(key) = message
+        .strip_prefix("missing field `")
+        .and_then(|rest| rest.strip_suffix('`'))
+    {
+        return Problem::MissingKey(key.to_owned());
+    }
+    if message.starts_with("invalid type") || message.starts_with("invalid value") {
+        return Problem::Type(message);
+    }
+    Problem::Syntax(message)
+}
+
+fn unknown_key(key: &str, known: &str) -> Problem {
+    if key == "rate" {
+        return Problem::BareRate;
+    }
+    let nearest = KEYS
+        .iter()
+        .filter(|candidate| known.contains(&format!("`{candidate}`")))
+        .map(|candidate| (distance(key, candidate), *candidate))
+        .min();
+    match nearest {
+        Some((distance, nearest)) if distance <= 1 + key.len() / 4 => Problem::UnknownKeyNear {
+            key: key.to_owned(),
+            nearest,
+        },
+        _ => Problem::UnknownKey {
+            key: key.to_owned(),
+            known: known.to_owned(),
+        },
+    }
+}
+
+/// Levenshtein distance in bytes.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
