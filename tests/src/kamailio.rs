@@ -6,27 +6,37 @@ use anyhow::{Context, Result};
 
 use crate::{lab::Lab, namespace::Namespace, process::Process};
 
-/// A running stateful proxy that sends every request to one next hop and logs each request it gets.
+/// What a proxy does with a request.
+#[derive(Clone, Copy, Debug)]
+pub enum Route<'a> {
+    /// Keeps transaction state and sends everything to one next hop, `address:port`. A 503 from there
+    /// becomes a 500 of its own (RFC 3261 16.7).
+    Stateful(&'a str),
+    /// Sends everything to one next hop without keeping state; answers pass unchanged.
+    Stateless(&'a str),
+    /// The same, with another host in the Request-URI.
+    StatelessTo(&'a str, &'a str),
+}
+
+/// A running proxy that logs each request it gets.
 #[derive(Debug)]
 pub struct Kamailio {
     process: Process,
 }
 
 impl Kamailio {
-    /// Starts the proxy on `listen` (`address:port`) with all requests going to `next_hop`; with
-    /// `rewrite_host`, requests leave with that host in the Request-URI. Returns once it listens.
+    /// Starts the proxy on `listen` (`address:port`). Returns once it serves.
     pub fn start(
         lab: &Lab,
         namespace: &Namespace,
         name: &str,
         listen: &str,
-        next_hop: &str,
-        rewrite_host: Option<&str>,
+        route: Route<'_>,
     ) -> Result<Self> {
         let file = lab.directory().join(format!("{name}.cfg"));
         let runtime = lab.directory().join(format!("{name}.run"));
         fs::create_dir(&runtime)?;
-        fs::write(&file, configuration(listen, next_hop, rewrite_host))
+        fs::write(&file, configuration(listen, route))
             .with_context(|| format!("cannot write {}", file.display()))?;
         let mut command = namespace.command("kamailio");
         // In the foreground, log on standard error, small memory pools.
@@ -54,8 +64,15 @@ impl Kamailio {
     }
 }
 
-fn configuration(listen: &str, next_hop: &str, rewrite_host: Option<&str>) -> String {
-    let rewrite = rewrite_host.map_or(String::new(), |host| format!("$rd = \"{host}\";"));
+fn configuration(listen: &str, route: Route<'_>) -> String {
+    let action = match route {
+        // t_check_trans ends here for the ACK to an answer this proxy forwarded.
+        Route::Stateful(hop) => format!("t_check_trans(); $du = \"sip:{hop}\"; t_relay();"),
+        Route::Stateless(hop) => format!("$du = \"sip:{hop}\"; forward();"),
+        Route::StatelessTo(hop, host) => {
+            format!("$rd = \"{host}\"; $du = \"sip:{hop}\"; forward();")
+        }
+    };
     format!(
         r#"
 debug=1
@@ -77,11 +94,7 @@ request_route {{
         sl_send_reply("483", "Too Many Hops");
         exit;
     }}
-    # Ends here for the ACK to an answer this proxy forwarded.
-    t_check_trans();
-    {rewrite}
-    $du = "sip:{next_hop}";
-    t_relay();
+    {action}
 }}
 event_route[core:worker-one-init] {{
     xlog("L_NOTICE", "ready\n");

@@ -13,6 +13,7 @@ mod lab;
 mod message;
 mod namespace;
 mod process;
+mod run_time;
 mod sender;
 mod sink;
 mod sipp;
@@ -22,11 +23,12 @@ pub use command::run;
 pub use controller::{
     Config, Controller, Destination, DestinationCounters, Status, controller_binary,
 };
-pub use kamailio::Kamailio;
+pub use kamailio::{Kamailio, Route};
 pub use lab::{CLIENT, CLIENT_INTERFACE, HOST, HOST_INTERFACE, Lab};
 pub use message::{Reply, Request, start_line};
 pub use namespace::{Namespace, Socket};
 pub use process::Process;
+pub use run_time::{RunTime, RunTimeMeter};
 pub use sender::{Paced, pace};
 pub use sink::Sink;
 pub use sipp::{Sipp, SippReport};

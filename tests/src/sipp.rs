@@ -103,6 +103,11 @@ impl Sipp {
         })
     }
 
+    /// Whether calls are still going on.
+    pub fn running(&mut self) -> bool {
+        self.process.running()
+    }
+
     /// Waits until all calls are over and gives the counts; fails after `within`.
     pub fn finish(mut self, within: Duration) -> Result<SippReport> {
         self.process.wait(within)?;

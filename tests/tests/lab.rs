@@ -4,8 +4,8 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::Result;
 use overload_tests::{
-    CLIENT, CLIENT_INTERFACE, Capture, HOST, HOST_INTERFACE, Kamailio, Lab, Reply, Request, Sink,
-    Sipp, Socket, pace,
+    CLIENT, CLIENT_INTERFACE, Capture, HOST, HOST_INTERFACE, Kamailio, Lab, Reply, Request, Route,
+    Sink, Sipp, Socket, pace,
 };
 
 #[test]
@@ -72,8 +72,7 @@ fn calls_complete_through_the_proxy() -> Result<()> {
         &lab.host,
         "proxy",
         &listen,
-        &format!("{HOST}:5070"),
-        None,
+        Route::Stateful("192.0.2.1:5070"),
     )?;
     let capture = Capture::start(&lab, &lab.client, CLIENT_INTERFACE, "client")?;
     let report = Sipp::call(&lab, "gw1.example.net", 50, 100)?.finish(Duration::from_secs(20))?;
