@@ -77,7 +77,8 @@ fn configuration(listen: &str, route: Route<'_>) -> String {
         r#"
 debug=1
 log_stderror=yes
-children=2
+# One worker: requests of one call must not overtake each other.
+children=1
 disable_tcp=yes
 auto_aliases=no
 dns=no
