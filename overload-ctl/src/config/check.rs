@@ -53,7 +53,7 @@ fn instance(written: Option<&Spanned<String>>, report: &mut Report) -> Option<St
 }
 
 /// Whether the text can name an instance. The BPF file system takes no dots.
-pub(crate) fn is_instance_name(text: &str) -> bool {
+pub fn is_instance_name(text: &str) -> bool {
     (1..=MAX_INSTANCE_NAME).contains(&text.len())
         && text
             .bytes()

@@ -17,6 +17,7 @@ use std::{
 use overload_common::abi::Mode;
 use thiserror::Error;
 
+pub use check::is_instance_name;
 pub use fault::{Fault, Position, Problem, Warning, WarningKind};
 pub use host::HostFault;
 

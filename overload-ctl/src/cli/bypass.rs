@@ -1,0 +1,34 @@
+//! `bypass`: judges nothing until told otherwise.
+
+use std::io::{self, Write};
+
+use overload_common::abi::Mode;
+
+use super::{Failure, Status, Switch};
+use crate::{
+    datapath::filter::{Filter, FilterError},
+    state::State,
+};
+
+pub(super) fn bypass(switch: Switch, instance: &str) -> Result<(), Failure> {
+    let mut filter = Filter::open(instance)?;
+    let mode = match switch {
+        Switch::On => Mode::Bypass,
+        Switch::Off => configured(instance, filter.id())?,
+    };
+    filter.set_mode(mode).map_err(FilterError::from)?;
+    writeln!(io::stdout(), "instance {instance}: mode is {}", mode.name())?;
+    Ok(())
+}
+
+fn configured(instance: &str, filter_id: u32) -> Result<Mode, Failure> {
+    let modes = [Mode::Enforce, Mode::Shadow, Mode::Bypass];
+    State::read(instance, filter_id)
+        .and_then(|state| modes.into_iter().find(|mode| mode.name() == state.mode))
+        .ok_or_else(|| Failure {
+            status: Status::Fault,
+            message: format!(
+                "the configured mode of instance {instance} is not known, its file in /run is missing; run `overload-ctl run` again"
+            ),
+        })
+}

@@ -1,0 +1,27 @@
+//! `check`: is the file a configuration?
+
+use std::{
+    io::{self, Write},
+    path::Path,
+};
+
+use super::Failure;
+use crate::config;
+
+pub(super) fn check(file: &Path) -> Result<(), Failure> {
+    let (config, warnings) = config::load(file)?;
+    let mut out = io::stdout().lock();
+    for warning in warnings {
+        writeln!(out, "{warning}")?;
+    }
+    let count = config.destinations.len();
+    let plural = if count == 1 { "" } else { "s" };
+    writeln!(
+        out,
+        "{}: valid, {count} destination{plural} on {} in {} mode",
+        file.display(),
+        config.interface.name,
+        config.mode.name()
+    )?;
+    Ok(())
+}

@@ -1,0 +1,421 @@
+//! `status`: reads the pins only.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    time::SystemTime,
+};
+
+use overload_common::abi::Verdict;
+use serde::Serialize;
+
+use super::Failure;
+use crate::{
+    datapath::{
+        counters::{Control, Counters},
+        filter::{Attachment, Filter, FilterError, Unhealthy},
+        tables::{RecordLimit, limit_of},
+    },
+    state::State,
+};
+
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Pass,
+    Verdict::Admit,
+    Verdict::Refuse,
+    Verdict::Absorb,
+    Verdict::Drop,
+];
+
+/// One filter instance. What was carried out and what shadow mode only counted are never added up.
+#[derive(Debug, Serialize)]
+struct Report {
+    instance: String,
+    /// Name of the interface, when the filter works.
+    interface: Option<String>,
+    /// `native` or `generic`, when the filter works.
+    attach: Option<&'static str>,
+    /// Why it does not work, when so.
+    fault: Option<String>,
+    /// `enforce`, `shadow` or `bypass`.
+    mode: &'static str,
+    /// Since the counters began, seconds; absent when unknown.
+    counting_seconds: Option<u64>,
+    verdicts: Vec<Count>,
+    reasons: Vec<ReasonCount>,
+    events: Vec<EventCount>,
+    destinations: Vec<DestinationCount>,
+}
+
+#[derive(Debug, Serialize)]
+struct Count {
+    verdict: &'static str,
+    enforced: u64,
+    shadow: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ReasonCount {
+    reason: &'static str,
+    verdict: &'static str,
+    enforced: u64,
+    shadow: u64,
+    meaning: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct EventCount {
+    event: &'static str,
+    count: u64,
+    meaning: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct DestinationCount {
+    control: usize,
+    /// Absent when unknown.
+    name: Option<String>,
+    rate_per_second: Option<f64>,
+    accept_percent: Option<f64>,
+    offered: u64,
+    admitted: u64,
+    refused: u64,
+    shadow_refused: u64,
+}
+
+pub(super) async fn status(instance: &str, json: bool) -> Result<(), Failure> {
+    let filter = Filter::open(instance)?;
+    let counters = filter.counters().map_err(FilterError::from)?;
+    let attachment = filter.attachment().await;
+    let names = State::read(instance, filter.id()).map(|state| state.destinations);
+    let report = report(instance, &counters, attachment, names);
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{report}")?;
+    }
+    Ok(())
+}
+
+fn report(
+    instance: &str,
+    counters: &Counters,
+    attachment: Result<Attachment, Unhealthy>,
+    names: Option<Vec<String>>,
+) -> Report {
+    let (attachment, fault) = match attachment {
+        Ok(attachment) => (Some(attachment), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    let since = attachment.as_ref().and_then(|a| a.since);
+    let mut names = names.unwrap_or_default().into_iter();
+    Report {
+        instance: instance.to_owned(),
+        attach: attachment.as_ref().map(|a| a.mode.name()),
+        interface: attachment.map(|a| a.interface.name),
+        fault,
+        mode: counters.mode.name(),
+        counting_seconds: since
+            .and_then(|since| SystemTime::now().duration_since(since).ok())
+            .map(|duration| duration.as_secs()),
+        verdicts: verdicts(counters),
+        reasons: reasons(counters),
+        events: events(counters),
+        destinations: counters
+            .controls
+            .iter()
+            .enumerate()
+            .map(|(index, control)| destination(index, names.next(), control))
+            .collect(),
+    }
+}
+
+fn verdicts(counters: &Counters) -> Vec<Count> {
+    VERDICTS
+        .iter()
+        .map(|verdict| {
+            let mut count = Count {
+                verdict: verdict.name(),
+                enforced: 0,
+                shadow: 0,
+            };
+            for (_, counter) in counters
+                .reasons
+                .iter()
+                .filter(|(r, _)| r.verdict() == *verdict)
+            {
+                count.enforced += counter.enforced;
+                count.shadow += counter.shadow;
+            }
+            count
+        })
+        .collect()
+}
+
+/// Those that occurred.
+fn reasons(counters: &Counters) -> Vec<ReasonCount> {
+    counters
+        .reasons
+        .iter()
+        .filter(|(_, counter)| counter.enforced != 0 || counter.shadow != 0)
+        .map(|(reason, counter)| ReasonCount {
+            reason: reason.name(),
+            verdict: reason.verdict().name(),
+            enforced: counter.enforced,
+            shadow: counter.shadow,
+            meaning: reason.help(),
+        })
+        .collect()
+}
+
+/// Those that occurred.
+fn events(counters: &Counters) -> Vec<EventCount> {
+    counters
+        .events
+        .iter()
+        .filter(|(_, count)| *count != 0)
+        .map(|(event, count)| EventCount {
+            event: event.name(),
+            count: *count,
+            meaning: event.help(),
+        })
+        .collect()
+}
+
+fn destination(control_index: usize, name: Option<String>, control: &Control) -> DestinationCount {
+    let limit = limit_of(&control.record);
+    let Control { counters, .. } = control;
+    DestinationCount {
+        control: control_index,
+        name,
+        rate_per_second: match limit {
+            Some(RecordLimit::Rate(rate)) => Some(rate),
+            _ => None,
+        },
+        accept_percent: match limit {
+            Some(RecordLimit::AcceptPercent(percent)) => Some(percent),
+            _ => None,
+        },
+        offered: counters.offered,
+        admitted: counters.admitted,
+        refused: counters.refused,
+        shadow_refused: counters.shadow_refused,
+    }
+}
+
+impl DestinationCount {
+    fn label(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("control {} (name unknown)", self.control),
+        }
+    }
+
+    fn limit(&self) -> String {
+        match (self.rate_per_second, self.accept_percent) {
+            (Some(rate), _) => format!("{}/s", short(rate)),
+            (_, Some(percent)) => format!("{} %", short(percent)),
+            _ => "none".to_owned(),
+        }
+    }
+}
+
+/// Without the digits that rounding to clock ticks leaves.
+fn short(value: f64) -> String {
+    let rounded = format!("{value:.3}");
+    rounded
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "instance   {}", self.instance)?;
+        match (&self.interface, self.attach) {
+            (Some(interface), Some(attach)) => writeln!(f, "interface  {interface} ({attach})")?,
+            _ => writeln!(f, "interface  unknown")?,
+        }
+        if let Some(fault) = &self.fault {
+            writeln!(f, "FAULT      {fault}")?;
+        }
+        writeln!(f, "mode       {}", self.mode)?;
+        match self.counting_seconds {
+            Some(seconds) => writeln!(f, "counting   for {seconds} s")?,
+            None => writeln!(f, "counting   for an unknown time")?,
+        }
+        writeln!(f, "\n{:<21}{:>14}{:>14}", "VERDICT", "enforced", "shadow")?;
+        for count in &self.verdicts {
+            let Count {
+                verdict,
+                enforced,
+                shadow,
+            } = count;
+            writeln!(f, "{verdict:<21}{enforced:>14}{shadow:>14}")?;
+        }
+        self.write_reasons(f)?;
+        self.write_events(f)?;
+        self.write_destinations(f)
+    }
+}
+
+impl Report {
+    fn write_reasons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reasons.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{:<21}{:>14}{:>14}", "REASON", "enforced", "shadow")?;
+        for count in &self.reasons {
+            let ReasonCount {
+                reason,
+                enforced,
+                shadow,
+                meaning,
+                ..
+            } = count;
+            writeln!(f, "{reason:<21}{enforced:>14}{shadow:>14}  {meaning}")?;
+        }
+        Ok(())
+    }
+
+    fn write_events(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.events.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{:<21}{:>14}", "EVENT", "count")?;
+        for EventCount {
+            event,
+            count,
+            meaning,
+        } in &self.events
+        {
+            writeln!(f, "{event:<21}{count:>14}                {meaning}")?;
+        }
+        Ok(())
+    }
+
+    fn write_destinations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.destinations.is_empty() {
+            return Ok(());
+        }
+        let labels: Vec<String> = self
+            .destinations
+            .iter()
+            .map(DestinationCount::label)
+            .collect();
+        let width = labels
+            .iter()
+            .map(|label| label.chars().count())
+            .max()
+            .unwrap_or(0)
+            .max(19)
+            + 2;
+        writeln!(
+            f,
+            "\n{:<width$}{:>14}{:>14}{:>14}{:>14}{:>16}",
+            "DESTINATION", "limit", "offered", "admitted", "refused", "shadow refused"
+        )?;
+        for (label, count) in labels.iter().zip(&self.destinations) {
+            writeln!(
+                f,
+                "{label:<width$}{:>14}{:>14}{:>14}{:>14}{:>16}",
+                count.limit(),
+                count.offered,
+                count.admitted,
+                count.refused,
+                count.shadow_refused
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use overload_common::abi::{ControlCounters, Event, Mode, Reason, ReasonCounter};
+
+    use super::*;
+    use crate::{config::Limit, datapath::tables::control_record};
+
+    fn counters() -> Counters {
+        let counter = |reason| match reason {
+            Reason::RateLimit => ReasonCounter {
+                enforced: 7,
+                shadow: 2,
+            },
+            Reason::RefusedCopy => ReasonCounter {
+                enforced: 3,
+                shadow: 0,
+            },
+            _ => ReasonCounter::default(),
+        };
+        let rate = Limit::Rate {
+            rate_per_second: 333.3,
+            burst: 10.0,
+        };
+        let control = |limit, refused| Control {
+            record: control_record(limit, 1),
+            counters: ControlCounters {
+                offered: 9 + refused,
+                admitted: 5,
+                refused,
+                shadow_refused: 4,
+            },
+        };
+        Counters {
+            mode: Mode::Enforce,
+            reasons: Reason::ALL.iter().map(|r| (*r, counter(*r))).collect(),
+            events: Event::ALL
+                .iter()
+                .map(|e| (*e, u64::from(*e == Event::BucketContended)))
+                .collect(),
+            controls: vec![control(rate, 7), control(Limit::AcceptPercent(12.5), 0)],
+        }
+    }
+
+    #[test]
+    fn enforced_and_shadow_stay_apart() {
+        let names = Some(vec!["gw1".to_owned()]);
+        let report = report("default", &counters(), Err(Unhealthy::Detached), names);
+        let refuse = report
+            .verdicts
+            .iter()
+            .find(|c| c.verdict == "refuse")
+            .expect("row");
+        assert_eq!((refuse.enforced, refuse.shadow), (10, 2));
+        let text = report.to_string();
+        for line in [
+            "interface  unknown\n",
+            "FAULT      the program is no longer on its interface\n",
+            "mode       enforce\n",
+            "counting   for an unknown time\n",
+            "refuse                           10             2\n",
+            "rate_limit                        7             2  Above a rate limit.\n",
+            "bucket_contended                  1                Refused because",
+            "gw1                              333.3/s            16             5             7               4\n",
+            "control 1 (name unknown)          12.5 %",
+        ] {
+            assert!(text.contains(line), "{line:?} not in\n{text}");
+        }
+        assert!(
+            !text.contains("percent_limit"),
+            "reasons that did not occur are left out"
+        );
+    }
+
+    #[test]
+    fn json_has_every_number_under_its_own_name() {
+        let report = report("default", &counters(), Err(Unhealthy::Detached), None);
+        let json = serde_json::to_value(&report).expect("json");
+        assert_eq!(json["mode"], "enforce");
+        assert_eq!(json["interface"], serde_json::Value::Null);
+        assert_eq!(json["destinations"][0]["refused"], 7);
+        assert_eq!(json["destinations"][0]["shadow_refused"], 4);
+        assert_eq!(json["destinations"][0]["name"], serde_json::Value::Null);
+        assert_eq!(json["destinations"][1]["accept_percent"], 12.5);
+        assert_eq!(json["reasons"][0]["reason"], "rate_limit");
+        assert_eq!(json["reasons"][0]["shadow"], 2);
+    }
+}

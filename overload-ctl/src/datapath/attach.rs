@@ -1,0 +1,272 @@
+//! Puts the program on an interface, or says in one sentence why not.
+
+use std::{io, os::fd::BorrowedFd};
+
+use aya::programs::loaded_programs;
+use thiserror::Error;
+
+use super::{
+    interface::{AttachMode, AttachedProgram, Interface},
+    link::{Link, LinkInfo, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE},
+};
+use crate::config::Attach;
+
+/// Why the program is not on the interface.
+#[derive(Debug, Error)]
+pub enum AttachError {
+    /// Another XDP program is there.
+    #[error(
+        "interface {interface} is busy: XDP program `{program}` (id {id}) is attached in {} mode; end the program that owns it, or try: ip link set dev {interface} xdp off", mode.name()
+    )]
+    Busy {
+        /// The interface.
+        interface: String,
+        /// Name of the program that is there.
+        program: String,
+        /// The kernel's number of it.
+        id: u32,
+        /// Where it runs.
+        mode: AttachMode,
+    },
+    /// The driver has no XDP.
+    #[error(
+        "the driver of interface {0} cannot run XDP programs; write attach = \"generic\" or \"auto\" under [interface]"
+    )]
+    NativeUnsupported(String),
+    /// The driver cannot hold such packets in one piece.
+    #[error(
+        "the driver of interface {interface} refuses an XDP program at MTU {mtu}; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\""
+    )]
+    MtuTooLarge {
+        /// The interface.
+        interface: String,
+        /// Its MTU, bytes.
+        mtu: u32,
+    },
+    /// Anything else.
+    #[error(
+        "the kernel refused the program on interface {interface}: {source}; see `dmesg` for the driver's reason"
+    )]
+    Refused {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The instance protects another interface.
+    #[error(
+        "this instance is attached to the interface with number {found}, not to {wanted}; end that with `overload-ctl detach`, or choose another instance name"
+    )]
+    OtherInterface {
+        /// Number of the interface it is on.
+        found: u32,
+        /// Name of the one in the configuration.
+        wanted: String,
+    },
+    /// A link keeps its mode.
+    #[error(
+        "the filter is attached to {interface} in {} mode; to change the mode, end it with `overload-ctl detach` first", found.name()
+    )]
+    OtherMode {
+        /// The interface.
+        interface: String,
+        /// Mode it is in.
+        found: AttachMode,
+    },
+}
+
+/// What the operator should know of a successful start.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Notice {
+    /// `auto` did not get native mode.
+    #[error("{interface} is in generic mode, because native mode failed: {reason}")]
+    FellBack {
+        /// The interface.
+        interface: String,
+        /// Why not native.
+        reason: String,
+    },
+    /// Replies may vanish.
+    #[error(
+        "{0} is a veth: in native mode its replies arrive only if the other end has an XDP program too, or use attach = \"generic\""
+    )]
+    VethPeer(String),
+    /// An earlier run's filter was there.
+    #[error(
+        "took over from the filter that an earlier run left on {interface}, without a gap; counters start anew, and admitted calls in progress are judged again if repeated"
+    )]
+    TookOver {
+        /// The interface.
+        interface: String,
+    },
+    /// The earlier filter's keys are not known.
+    #[error(
+        "the earlier filter was of another version: ACKs to its last refusals will reach the host ({reason})"
+    )]
+    KeysLost {
+        /// Why they could not be read.
+        reason: String,
+    },
+}
+
+/// Attaches the program to an interface that has none of ours.
+pub fn attach(
+    program: BorrowedFd<'_>,
+    interface: &Interface,
+    wanted: Attach,
+    notices: &mut Vec<Notice>,
+) -> Result<(Link, AttachMode), AttachError> {
+    if wanted != Attach::Generic {
+        match Link::create(program, interface.index, XDP_FLAGS_DRV_MODE) {
+            Ok(link) => {
+                if interface.is_veth {
+                    notices.push(Notice::VethPeer(interface.name.clone()));
+                }
+                return Ok((link, AttachMode::Native));
+            }
+            Err(source) => {
+                let error = explain(source, interface);
+                if wanted == Attach::Native || matches!(error, AttachError::Busy { .. }) {
+                    return Err(error);
+                }
+                notices.push(Notice::FellBack {
+                    interface: interface.name.clone(),
+                    reason: error.to_string(),
+                });
+            }
+        }
+    }
+    Link::create(program, interface.index, XDP_FLAGS_SKB_MODE)
+        .map(|link| (link, AttachMode::Generic))
+        .map_err(|source| explain(source, interface))
+}
+
+/// Whether the program can be put in the place of the one that `link` attached.
+pub fn check_takeover(
+    link: LinkInfo,
+    interface: &Interface,
+    wanted: Attach,
+) -> Result<AttachMode, AttachError> {
+    let ours = interface
+        .program
+        .filter(|p| link.ifindex == interface.index && p.id == link.program_id);
+    let Some(AttachedProgram { mode, .. }) = ours else {
+        return Err(AttachError::OtherInterface {
+            found: link.ifindex,
+            wanted: interface.name.clone(),
+        });
+    };
+    match (wanted, mode) {
+        (Attach::Auto, _)
+        | (Attach::Native, AttachMode::Native)
+        | (Attach::Generic, AttachMode::Generic) => Ok(mode),
+        (_, found) => Err(AttachError::OtherMode {
+            interface: interface.name.clone(),
+            found,
+        }),
+    }
+}
+
+/// The sentence for an error of the kernel or the driver.
+fn explain(source: io::Error, interface: &Interface) -> AttachError {
+    let name = interface.name.clone();
+    match (source.raw_os_error(), interface.program) {
+        // EEXIST: a program in the other mode.
+        (Some(libc::EBUSY | libc::EEXIST), Some(AttachedProgram { mode, id })) => {
+            AttachError::Busy {
+                interface: name,
+                program: program_name(id),
+                id,
+                mode,
+            }
+        }
+        (Some(libc::EOPNOTSUPP), _) => AttachError::NativeUnsupported(name),
+        // Drivers disagree on the number.
+        (Some(libc::ERANGE | libc::EINVAL), _) if interface.mtu > 1500 => {
+            AttachError::MtuTooLarge {
+                interface: name,
+                mtu: interface.mtu,
+            }
+        }
+        _ => AttachError::Refused {
+            interface: name,
+            source,
+        },
+    }
+}
+
+fn program_name(id: u32) -> String {
+    loaded_programs()
+        .filter_map(Result::ok)
+        .find(|program| program.id() == id)
+        .and_then(|program| program.name_as_str().map(str::to_owned))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(mtu: u32, program: Option<AttachedProgram>) -> Interface {
+        Interface {
+            name: "eth0".to_owned(),
+            index: 9,
+            mac: [2; 6],
+            mtu,
+            is_veth: false,
+            addresses: Vec::new(),
+            program,
+        }
+    }
+
+    #[test]
+    fn each_refusal_is_one_sentence_with_its_remedy() {
+        let explain = |errno, mtu| {
+            explain(io::Error::from_raw_os_error(errno), &interface(mtu, None)).to_string()
+        };
+        assert_eq!(
+            explain(libc::EOPNOTSUPP, 1500),
+            "the driver of interface eth0 cannot run XDP programs; write attach = \"generic\" or \"auto\" under [interface]"
+        );
+        let too_large = "the driver of interface eth0 refuses an XDP program at MTU 9000; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\"";
+        assert_eq!(explain(libc::ERANGE, 9000), too_large);
+        assert_eq!(explain(libc::EINVAL, 9000), too_large);
+        assert_eq!(
+            explain(libc::EINVAL, 1500),
+            "the kernel refused the program on interface eth0: Invalid argument (os error 22); see `dmesg` for the driver's reason"
+        );
+    }
+
+    #[test]
+    fn a_takeover_keeps_interface_and_mode() {
+        let link = LinkInfo {
+            program_id: 5,
+            ifindex: 9,
+        };
+        let on = |id, mode| interface(1500, Some(AttachedProgram { mode, id }));
+        let native = on(5, AttachMode::Native);
+        let generic = on(5, AttachMode::Generic);
+        for (interface, wanted, mode) in [
+            (&native, Attach::Native, AttachMode::Native),
+            (&native, Attach::Auto, AttachMode::Native),
+            (&generic, Attach::Auto, AttachMode::Generic),
+            (&generic, Attach::Generic, AttachMode::Generic),
+        ] {
+            let found = check_takeover(link, interface, wanted).expect("allowed");
+            assert_eq!(found, mode);
+        }
+        for (interface, wanted) in [(&native, Attach::Generic), (&generic, Attach::Native)] {
+            let error = check_takeover(link, interface, wanted).expect_err("other mode");
+            assert!(matches!(error, AttachError::OtherMode { .. }), "{error}");
+        }
+        let foreign = on(6, AttachMode::Native);
+        let elsewhere = LinkInfo { ifindex: 8, ..link };
+        for (link, interface) in [(link, &foreign), (elsewhere, &native)] {
+            let error = check_takeover(link, interface, Attach::Native).expect_err("not ours");
+            assert!(
+                matches!(error, AttachError::OtherInterface { .. }),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The maps of one instance, opened from their pins and checked against the layout of this program.
+
+use std::{io, path::Path};
+
+use aya::{
+    Pod,
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
+};
+use overload_common::abi::{
+    ControlCounters, ControlRecord, DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS,
+    InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS, PORT_WORDS, Reason, ReasonCounter,
+};
+use thiserror::Error;
+
+use super::mapped::MappedArray;
+
+/// Keys of an instance: two tag epochs, transactions, host names.
+pub const KEYS: u32 = 4;
+
+/// Why the maps cannot be used.
+#[derive(Debug, Error)]
+pub enum MapsError {
+    /// The kernel refused.
+    #[error("cannot {action} map {name}: {source}")]
+    Map {
+        /// What was tried.
+        action: &'static str,
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        source: MapError,
+    },
+    /// The map could not be shared with this process.
+    #[error("cannot map {name} into memory: {source}")]
+    Memory {
+        /// The map.
+        name: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Another version made them.
+    #[error(
+        "the maps of this instance were made by another version of overload-ctl ({what}); use that one, or end the filter with `overload-ctl detach`"
+    )]
+    Layout {
+        /// What differs.
+        what: String,
+    },
+}
+
+/// Turns a map error into one that says what was done.
+pub(super) fn map_error(
+    action: &'static str,
+    name: &'static str,
+) -> impl FnOnce(MapError) -> MapsError {
+    move |source| MapsError::Map {
+        action,
+        name,
+        source,
+    }
+}
+
+/// The maps that the controller reads or writes.
+pub struct Maps {
+    /// Identity, generation and key epoch.
+    pub instance: MappedArray<InstanceRecord>,
+    /// The kernel's number of map INSTANCE, to tell whether a program uses these maps.
+    pub instance_id: u32,
+    /// Limits.
+    pub controls: MappedArray<ControlRecord>,
+    /// Mode and addresses.
+    pub interfaces: Array<MapData, InterfaceRecord>,
+    /// Bitmap of protected ports.
+    pub ports: Array<MapData, u64>,
+    /// Secrets.
+    pub keys: Array<MapData, KeyRecord>,
+    /// What belongs to which control.
+    pub destinations: HashMap<MapData, DestinationKey, u32>,
+    /// Per control.
+    pub control_counters: PerCpuArray<MapData, ControlCounters>,
+    /// Per reason.
+    pub reasons: PerCpuArray<MapData, ReasonCounter>,
+    /// Per event.
+    pub events: PerCpuArray<MapData, u64>,
+}
+
+impl Maps {
+    /// Opens the maps pinned in a directory.
+    pub fn open(directory: &Path) -> Result<Self, MapsError> {
+        let open = |name, entries| open(directory, name, entries);
+        let instance = open("INSTANCE", 1)?;
+        let instance_id = instance
+            .info()
+            .map_err(map_error("look at", "INSTANCE"))?
+            .id();
+        let controls = open("CONTROLS", MAX_CONTROLS)?;
+        Ok(Self {
+            instance: share(&instance, "INSTANCE", 1)?,
+            instance_id,
+            controls: share(&controls, "CONTROLS", MAX_CONTROLS)?,
+            interfaces: typed(
+                Map::Array(open("INTERFACES", INTERFACE_SLOTS)?),
+                "INTERFACES",
+            )?,
+            ports: typed(Map::Array(open("PORTS", PORT_WORDS)?), "PORTS")?,
+            keys: typed(Map::Array(open("KEYS", KEYS as usize)?), "KEYS")?,
+            destinations: typed(
+                Map::HashMap(open("DESTINATIONS", DESTINATION_ENTRIES)?),
+                "DESTINATIONS",
+            )?,
+            control_counters: typed(
+                Map::PerCpuArray(open("CONTROL_COUNTERS", MAX_CONTROLS)?),
+                "CONTROL_COUNTERS",
+            )?,
+            reasons: typed(Map::PerCpuArray(open("REASONS", Reason::COUNT)?), "REASONS")?,
+            events: typed(Map::PerCpuArray(open("EVENTS", Event::COUNT)?), "EVENTS")?,
+        })
+    }
+}
+
+fn open(directory: &Path, name: &'static str, entries: usize) -> Result<MapData, MapsError> {
+    let map = MapData::from_pin(directory.join(name)).map_err(map_error("open", name))?;
+    let found = map
+        .info()
+        .map_err(map_error("look at", name))?
+        .max_entries();
+    if found as usize == entries {
+        Ok(map)
+    } else {
+        Err(MapsError::Layout {
+            what: format!("{name} has {found} entries, not {entries}"),
+        })
+    }
+}
+
+fn typed<T: TryFrom<Map, Error = MapError>>(map: Map, name: &'static str) -> Result<T, MapsError> {
+    T::try_from(map).map_err(|source| MapsError::Layout {
+        what: format!("{name}: {source}"),
+    })
+}
+
+fn share<V: Pod>(
+    map: &MapData,
+    name: &'static str,
+    entries: usize,
+) -> Result<MappedArray<V>, MapsError> {
+    let info = map.info().map_err(map_error("look at", name))?;
+    // An access beyond the end of a shorter map would be a bus error.
+    if info.value_size() as usize != size_of::<V>() {
+        return Err(MapsError::Layout {
+            what: format!("{name} has values of {} bytes", info.value_size()),
+        });
+    }
+    MappedArray::new(map, entries).map_err(|source| MapsError::Memory { name, source })
+}

@@ -1,0 +1,216 @@
+//! Where an instance lives in the BPF file system:
+//!
+//! ```text
+//! /sys/fs/bpf/overload/<instance>/maps/<MAP>   every map
+//! /sys/fs/bpf/overload/<instance>/link         the program on its interface
+//! /sys/fs/bpf/overload/<instance>/maps_new/    the other set of maps while one replaces the other
+//! ```
+//!
+//! All directories are 0700 and root's. The controller holds a lock on the instance's directory.
+
+use std::{
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2},
+    mount::{MsFlags, mount},
+    sys::statfs::{BPF_FS_MAGIC, statfs},
+};
+use thiserror::Error;
+
+/// Mount point of the BPF file system.
+const BPFFS: &str = "/sys/fs/bpf";
+/// Directory of all instances.
+const ROOT: &str = "/sys/fs/bpf/overload";
+
+/// Why an instance's directory cannot be used.
+#[derive(Debug, Error)]
+pub enum PinError {
+    /// Not mounted, and we could not.
+    #[error("cannot mount the BPF file system at {BPFFS}: {0}; mount it: mount -t bpf bpf {BPFFS}")]
+    Mount(Errno),
+    /// Somebody else's directory.
+    #[error("{} is not a directory of root with mode 0700; remove it or correct it", .0.display())]
+    Foreign(PathBuf),
+    /// Another controller runs.
+    #[error(
+        "instance {0} is steered by another controller that runs now; stop that one or choose another instance name"
+    )]
+    Locked(String),
+    /// No such instance.
+    #[error("instance {0} is not attached; start it with `overload-ctl run`")]
+    Absent(String),
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PinError {
+    move |source| PinError::File {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// The paths of one instance.
+#[derive(Clone, Debug)]
+pub struct Pins {
+    instance: String,
+    directory: PathBuf,
+}
+
+/// The right to change an instance, until dropped.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "held for its drop")] Flock<File>);
+
+impl Pins {
+    /// Paths only; nothing is looked at.
+    pub fn of(instance: &str) -> Self {
+        Self {
+            instance: instance.to_owned(),
+            directory: Path::new(ROOT).join(instance),
+        }
+    }
+
+    /// Directory of the maps in use.
+    pub fn maps(&self) -> PathBuf {
+        self.directory.join("maps")
+    }
+
+    /// Directory of the maps that are being made.
+    pub fn maps_new(&self) -> PathBuf {
+        self.directory.join("maps_new")
+    }
+
+    /// The pinned link.
+    pub fn link(&self) -> PathBuf {
+        self.directory.join("link")
+    }
+
+    /// Makes the instance's directory, mounting the file system if need be, and locks it.
+    pub fn create(&self) -> Result<Lock, PinError> {
+        let magic = statfs(BPFFS).map_err(PinError::Mount)?.filesystem_type();
+        if magic != BPF_FS_MAGIC {
+            let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+            mount(Some("bpf"), BPFFS, Some("bpf"), flags, Some("mode=0700"))
+                .map_err(PinError::Mount)?;
+        }
+        make_directory(Path::new(ROOT))?;
+        make_directory(&self.directory)?;
+        self.lock()
+    }
+
+    /// Locks a directory that is there.
+    pub fn lock(&self) -> Result<Lock, PinError> {
+        self.check()?;
+        let open = failed("open", &self.directory);
+        let directory = File::open(&self.directory).map_err(open)?;
+        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Lock(lock)),
+            Err((_, Errno::EWOULDBLOCK)) => Err(PinError::Locked(self.instance.clone())),
+            Err((_, errno)) => Err(failed("lock", &self.directory)(errno.into())),
+        }
+    }
+
+    /// An error unless the instance's directory is there and ours.
+    pub fn check(&self) -> Result<(), PinError> {
+        match fs::symlink_metadata(&self.directory) {
+            Ok(_) => {
+                check_owner(Path::new(ROOT))?;
+                check_owner(&self.directory)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(PinError::Absent(self.instance.clone()))
+            }
+            Err(error) => Err(failed("look at", &self.directory)(error)),
+        }
+    }
+
+    /// An empty directory for new maps, whatever an interrupted start left there.
+    pub fn prepare_new_maps(&self) -> Result<(), PinError> {
+        remove_directory(&self.maps_new())?;
+        make_directory(&self.maps_new())
+    }
+
+    /// Removes maps that were made for nothing.
+    pub fn discard_new_maps(&self) -> Result<(), PinError> {
+        remove_directory(&self.maps_new())
+    }
+
+    /// Puts the new maps in the place of those in use, and removes these.
+    pub fn swap_maps(&self) -> Result<(), PinError> {
+        let (new, current) = (self.maps_new(), self.maps());
+        let flags = if current.exists() {
+            RenameFlags::RENAME_EXCHANGE
+        } else {
+            RenameFlags::empty()
+        };
+        renameat2(AT_FDCWD, &new, AT_FDCWD, &current, flags)
+            .map_err(|errno| failed("rename", &new)(errno.into()))?;
+        remove_directory(&new)
+    }
+
+    /// Removes the link's pin; without another holder this ends the filter. `false` when there was none.
+    pub fn remove_link(&self) -> Result<bool, PinError> {
+        let link = self.link();
+        match fs::remove_file(&link) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed("remove", &link)(error)),
+        }
+    }
+
+    /// Removes everything of the instance but the link's pin, which must be gone.
+    pub fn remove_rest(&self) -> Result<(), PinError> {
+        remove_directory(&self.maps())?;
+        remove_directory(&self.maps_new())?;
+        remove_directory(&self.directory)?;
+        // Fails while other instances live there.
+        let _shared = fs::remove_dir(ROOT);
+        Ok(())
+    }
+}
+
+fn make_directory(path: &Path) -> Result<(), PinError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_owner(path),
+        Err(error) => Err(failed("make directory", path)(error)),
+    }
+}
+
+fn check_owner(path: &Path) -> Result<(), PinError> {
+    let metadata = fs::symlink_metadata(path).map_err(failed("look at", path))?;
+    if metadata.is_dir() && metadata.uid() == 0 && metadata.mode() & 0o777 == 0o700 {
+        Ok(())
+    } else {
+        Err(PinError::Foreign(path.to_owned()))
+    }
+}
+
+/// Removes a directory of files; none is fine.
+fn remove_directory(path: &Path) -> Result<(), PinError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("read", path)(error)),
+    };
+    for entry in entries {
+        let file = entry.map_err(failed("read", path))?.path();
+        fs::remove_file(&file).map_err(failed("remove", &file))?;
+    }
+    fs::remove_dir(path).map_err(failed("remove", path))
+}

@@ -1,0 +1,258 @@
+//! From a configuration to what the maps hold. Pure: no map is touched here.
+
+use std::net::Ipv4Addr;
+
+use overload_common::{
+    abi::{
+        ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, InterfaceRecord,
+        KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, PORT_WORDS, SCOPE_DEFAULT, SCOPE_HOST,
+    },
+    admit::{gcra, percentage},
+    sip::host_key,
+};
+
+use super::interface::Interface;
+use crate::config::{Destination, Limit, Match};
+
+/// Bytes before the IP packet in a frame.
+const ETHERNET_HEADER: u32 = 14;
+
+/// The record of a limit that has no end.
+pub fn control_record(limit: Limit, generation: u32) -> ControlRecord {
+    let unlimited_in_time = ControlRecord {
+        generation,
+        valid_until_ns: u64::MAX,
+        ..ControlRecord::default()
+    };
+    match limit {
+        Limit::Rate {
+            rate_per_second,
+            burst,
+        } => {
+            let period_ticks = gcra::period_ticks(rate_per_second);
+            ControlRecord {
+                algorithm: ALGORITHM_RATE,
+                period_ticks,
+                tolerance_ticks: gcra::class_tolerances(period_ticks, burst),
+                ..unlimited_in_time
+            }
+        }
+        Limit::AcceptPercent(percent) => ControlRecord {
+            algorithm: ALGORITHM_PERCENT,
+            accept_below: percentage::accept_below(percent),
+            ..unlimited_in_time
+        },
+    }
+}
+const _: () = assert!(CLASSES == 4);
+
+/// The key of one destination; its value is the destination's place in the configuration.
+pub fn destination_key(matches: &Match, generation: u32, uri_key: &KeyRecord) -> DestinationKey {
+    match matches {
+        Match::Host(host) => DestinationKey {
+            generation,
+            scope: SCOPE_HOST,
+            hash: host_key(uri_key.k0, uri_key.k1, host),
+        },
+        Match::Default => DestinationKey {
+            generation,
+            scope: SCOPE_DEFAULT,
+            hash: 0,
+        },
+    }
+}
+
+/// All entries of one generation.
+pub fn destination_entries(
+    destinations: &[Destination],
+    generation: u32,
+    uri_key: &KeyRecord,
+) -> Vec<(DestinationKey, u32)> {
+    destinations
+        .iter()
+        .map(|d| destination_key(&d.matches, generation, uri_key))
+        .zip(0..)
+        .collect()
+}
+
+/// The bitmap of protected ports.
+pub fn port_bitmap(ports: &[u16]) -> [u64; PORT_WORDS] {
+    let mut bitmap = [0; PORT_WORDS];
+    for port in ports {
+        bitmap[usize::from(port / 64)] |= 1 << (port % 64);
+    }
+    bitmap
+}
+
+/// The record of an interface; of more addresses than it holds, the first ones.
+pub fn interface_record(
+    interface: &Interface,
+    addresses: &[Ipv4Addr],
+    mode: Mode,
+) -> InterfaceRecord {
+    let mut record = InterfaceRecord {
+        mode: mode as u32,
+        macs: [mac_word(interface.mac); MAX_MACS],
+        max_frame: interface.mtu.saturating_add(ETHERNET_HEADER),
+        ifindex: interface.index,
+        ..InterfaceRecord::default()
+    };
+    for (slot, address) in record.addresses.iter_mut().zip(addresses) {
+        *slot = address.to_ipv6_mapped().octets();
+    }
+    record.address_count = addresses.len().min(MAX_ADDRESSES) as u32;
+    record
+}
+
+/// A MAC address in the low six bytes, its first byte lowest.
+fn mac_word(mac: [u8; 6]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..6].copy_from_slice(&mac);
+    u64::from_le_bytes(bytes)
+}
+
+/// The limit a record enforces, as it was configured but for rounding; `None` for no limit.
+pub fn limit_of(record: &ControlRecord) -> Option<RecordLimit> {
+    match record.algorithm {
+        ALGORITHM_RATE if record.period_ticks == 0 => Some(RecordLimit::Rate(0.0)),
+        ALGORITHM_RATE => {
+            let ticks_per_second = 1e9 * gcra::TICKS_PER_NS as f64;
+            Some(RecordLimit::Rate(
+                ticks_per_second / record.period_ticks as f64,
+            ))
+        }
+        ALGORITHM_PERCENT => Some(RecordLimit::AcceptPercent(
+            record.accept_below as f64 / 4_294_967_296.0 * 100.0,
+        )),
+        _ => None,
+    }
+}
+
+/// A limit as the kernel enforces it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RecordLimit {
+    /// Requests per second.
+    Rate(f64),
+    /// Percent of the requests.
+    AcceptPercent(f64),
+}
+
+#[cfg(test)]
+mod tests {
+    use overload_common::admit::gcra::TICKS_PER_NS;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_becomes_period_and_tolerances() {
+        let limit = Limit::Rate {
+            rate_per_second: 1000.0,
+            burst: 20.0,
+        };
+        let record = control_record(limit, 3);
+        let period = 1_000_000 * TICKS_PER_NS;
+        assert_eq!(record.algorithm, ALGORITHM_RATE);
+        assert_eq!(record.generation, 3);
+        assert_eq!(record.period_ticks, period);
+        assert_eq!(
+            record.tolerance_ticks,
+            [38 * period, 38 * period, 19 * period, 19 * period / 2]
+        );
+        assert_eq!((record.valid_from_ns, record.valid_until_ns), (0, u64::MAX));
+        assert_eq!(limit_of(&record), Some(RecordLimit::Rate(1000.0)));
+    }
+
+    #[test]
+    fn rate_zero_is_a_limit_that_refuses_all() {
+        let limit = Limit::Rate {
+            rate_per_second: 0.0,
+            burst: 10.0,
+        };
+        let record = control_record(limit, 1);
+        assert_eq!((record.algorithm, record.period_ticks), (ALGORITHM_RATE, 0));
+        assert_eq!(limit_of(&record), Some(RecordLimit::Rate(0.0)));
+    }
+
+    #[test]
+    fn a_percentage_becomes_a_threshold() {
+        for (percent, below) in [(0.0, 0), (50.0, 1 << 31), (100.0, 1 << 32)] {
+            let record = control_record(Limit::AcceptPercent(percent), 1);
+            assert_eq!(record.algorithm, ALGORITHM_PERCENT);
+            assert_eq!(record.accept_below, below);
+            assert_eq!(limit_of(&record), Some(RecordLimit::AcceptPercent(percent)));
+        }
+        assert_eq!(limit_of(&ControlRecord::default()), None);
+    }
+
+    #[test]
+    fn destinations_keep_their_place() {
+        let key = KeyRecord { k0: 1, k1: 2 };
+        let destination = |name: &str, matches| Destination {
+            name: name.to_owned(),
+            matches,
+            limit: Limit::AcceptPercent(50.0),
+        };
+        let list = [
+            destination("a", Match::Host("gw1.example.net".to_owned())),
+            destination("b", Match::Host("gw2.example.net".to_owned())),
+            destination("rest", Match::Default),
+        ];
+        let entries = destination_entries(&list, 7, &key);
+        let host = |host: &str| DestinationKey {
+            generation: 7,
+            scope: SCOPE_HOST,
+            hash: host_key(1, 2, host),
+        };
+        let default = DestinationKey {
+            generation: 7,
+            scope: SCOPE_DEFAULT,
+            hash: 0,
+        };
+        assert_eq!(
+            entries,
+            [
+                (host("gw1.example.net"), 0),
+                (host("gw2.example.net"), 1),
+                (default, 2)
+            ]
+        );
+    }
+
+    #[test]
+    fn ports_are_bits() {
+        let bitmap = port_bitmap(&[1, 63, 64, 5060, 65535]);
+        let mut set = Vec::new();
+        for (word, bits) in bitmap.iter().enumerate() {
+            set.extend(
+                (0..64)
+                    .filter(|bit| bits >> bit & 1 == 1)
+                    .map(|bit| word * 64 + bit),
+            );
+        }
+        assert_eq!(set, [1, 63, 64, 5060, 65535]);
+    }
+
+    #[test]
+    fn an_interface_is_described_to_the_kernel() {
+        let interface = Interface {
+            name: "eth0".to_owned(),
+            index: 9,
+            mac: [2, 0, 0, 0, 0, 0xaa],
+            mtu: 1500,
+            is_veth: false,
+            addresses: Vec::new(),
+            program: None,
+        };
+        let addresses = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2)];
+        let record = interface_record(&interface, &addresses, Mode::Shadow);
+        assert_eq!(record.mode, 1);
+        assert_eq!(record.address_count, 2);
+        assert_eq!(
+            record.addresses[1],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 2]
+        );
+        assert_eq!(record.addresses[2], [0; 16]);
+        assert_eq!(record.macs, [0xaa00_0000_0002; MAX_MACS]);
+        assert_eq!((record.max_frame, record.ifindex), (1514, 9));
+    }
+}
