@@ -1,7 +1,7 @@
 //! Per-CPU working memory of one packet. A program is not preempted by another packet on its CPU, so
 //! no value outlives the packet and none is shared.
 
-use crate::maps::SCRATCH;
+use crate::{kernel::opaque_word, maps::SCRATCH};
 
 /// Longest header section that is scanned, bytes.
 pub const SCAN_MAX: u32 = 4032;
@@ -127,6 +127,22 @@ impl Work {
                 .cast::<u8>()
                 .add((at & BYTES_MASK) as usize)
                 .read()
+        }
+    }
+
+    /// Zeroes 64 bytes from `at` on.
+    #[inline(always)]
+    pub fn clear(self, at: u32) {
+        // A zero the compiler does not know for one, lest the loop become a slow memset.
+        let zero = opaque_word(0);
+        for word in 0..8 {
+            // SAFETY: the mask and 64 bytes keep the write within `bytes`.
+            unsafe {
+                self.bytes()
+                    .add((at & BYTES_MASK) as usize + word * 8)
+                    .cast::<u64>()
+                    .write_unaligned(zero);
+            }
         }
     }
 

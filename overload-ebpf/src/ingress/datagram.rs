@@ -122,6 +122,8 @@ pub fn copy(ctx: &XdpContext, work: Work, frame: &Frame, request: &Request) -> R
     if failed != 0 {
         return Err(Reason::BadLength);
     }
+    // The scan reads whole blocks: nothing of the packet before may stand behind this one.
+    work.clear(bounded);
     set!(work, frame.mode as u32, meta.mode);
     set!(work, offset, meta.payload);
     set!(work, length, meta.length);

@@ -72,8 +72,8 @@ fn candidates(set: *const IndexSet, transaction: u64) -> u64 {
     for way in 0..ADMITTED_WAYS {
         // SAFETY: a word of a live map value; racing writers store it whole.
         let word = unsafe { (&raw const (*set).words[way]).read_volatile() };
-        let x = admitted_difference(word, transaction);
-        found |= (opaque_word((x | x.wrapping_neg()) >> 63) ^ 1) << way;
+        let below_zero = opaque_word(admitted_difference(word, transaction)).wrapping_sub(1);
+        found |= opaque_word(below_zero >> 63) << way;
     }
     found
 }
@@ -168,7 +168,7 @@ extern "C" fn free_ways(set: u32, now: u64) -> u32 {
     for way in 0..ADMITTED_WAYS {
         // SAFETY: a word of a live map value; racing writers store it whole.
         let word = unsafe { (&raw const (*index).words[way]).read_volatile() };
-        live |= opaque_word(admitted_live_sign(word, now) >> 63) << way;
+        live |= opaque_word(opaque_word(admitted_live_sign(word, now)) >> 63) << way;
     }
     !live as u32 & ((1 << ADMITTED_WAYS) - 1)
 }

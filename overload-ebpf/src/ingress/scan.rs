@@ -43,10 +43,6 @@ extern "C" fn mark_lines() -> u32 {
             let line_feeds = !swar::unequal(work.word(base + word * 8), b'\n');
             marks |= swar::gather(line_feeds) << (word * 8);
         }
-        let rest = length - base;
-        if rest < 64 {
-            marks &= (1u64 << rest) - 1;
-        }
         set!(work, marks, newlines[block as usize]);
         // LF LF, or LF and one byte (a CR, as the walk will check) and LF.
         let before = marks << 2 | marks << 1 | previous >> 62 | previous >> 63;

@@ -37,29 +37,25 @@ pub extern "C" fn request_uri() -> u32 {
     } else {
         return stop(Reason::UnsupportedUri);
     };
-    // In memory: the verifier shall not follow every place an @ may have.
+    // In memory: the verifier shall not follow every place an @ may have. The place behind the last @,
+    // how many there are, and whether there is a blank.
     set!(work, host, walk.cursor);
     set!(work, 0, walk.state);
-    let mut blank = 0;
+    set!(work, 0, walk.bits);
+    let length = end - start;
+    let whole = length >> 3;
     for index in 0..WORDS {
-        let offset = index * 8;
-        if start + offset >= end {
+        if index >= whole {
             break;
         }
-        let rest = swar::first_bytes(end - start - offset);
-        let word = work.word(start + offset);
-        blank |= word.wrapping_sub(swar::ONES * 0x21) & !word & swar::HIGH & rest;
-        let at = !swar::unequal(word, b'@') & swar::HIGH & rest;
-        if at != 0 {
-            set!(work, get!(work, walk.state) + at.count_ones(), walk.state);
-            set!(
-                work,
-                start + offset + (at.trailing_zeros() >> 3) + 1,
-                walk.cursor
-            );
-        }
+        note_word(work, start + index * 8, u64::MAX);
     }
-    if blank != 0 {
+    note_word(
+        work,
+        start + (length & !7),
+        !(u64::MAX << ((length & 7) * 8)),
+    );
+    if get!(work, walk.bits) != 0 {
         return stop(Reason::BadRequestLine);
     }
     if host == 0 {
@@ -72,4 +68,23 @@ pub extern "C" fn request_uri() -> u32 {
     }
     set!(work, after_at, meta.host_start);
     GO_ON
+}
+
+/// Notes blanks and the place of an @ in eight bytes, those within `mask`.
+#[inline(always)]
+fn note_word(work: Work, at: u32, mask: u64) {
+    let word = work.word(at);
+    let blanks = word.wrapping_sub(swar::ONES * 0x21) & !word & swar::HIGH & mask;
+    if blanks != 0 {
+        set!(work, blanks, walk.bits);
+    }
+    let found = !swar::unequal(word, b'@') & swar::HIGH & mask;
+    if found != 0 {
+        set!(
+            work,
+            get!(work, walk.state) + found.count_ones(),
+            walk.state
+        );
+        set!(work, at + (found.trailing_zeros() >> 3) + 1, walk.cursor);
+    }
 }

@@ -14,16 +14,17 @@ use super::{
 };
 use crate::scratch::{Work, get, set};
 
-/// Answers of [`tag`].
+/// Answer of [`to_tag`] when there is one.
 pub const TAGGED: u32 = 0x1_0000;
 
 /// Longest To value, bytes.
-const BLOCKS: u32 = 8;
+const VALUE_MAX: u32 = 512;
+/// Marked characters and blocks that are looked at.
+const STEPS: u32 = 40;
 
 const PLAIN: u32 = 0;
 const QUOTED: u32 = 1;
-const ESCAPED: u32 = 2;
-const ANGLE: u32 = 3;
+const ANGLE: u32 = 2;
 
 /// Sets `meta.to_tag` to the tag's value and answers [`TAGGED`], or to the value's end and answers
 /// [`GO_ON`]; any other answer is the packet's reason.
@@ -37,75 +38,91 @@ pub extern "C" fn to_tag() -> u32 {
     let Some((start, end)) = scan::value(work, start, end) else {
         return stop(Reason::BadHeader);
     };
-    if end - start > BLOCKS * 64 {
+    if end - start > VALUE_MAX {
         return stop(Reason::BadHeader);
     }
     set!(work, 0, walk.bits);
     set!(work, start, walk.start);
     set!(work, PLAIN, walk.state);
-    for _ in 0..64 {
+    set!(work, 0, walk.cursor);
+    for _ in 0..STEPS {
         let bits = get!(work, walk.bits);
         let base = get!(work, walk.start);
         if bits == 0 {
             if base >= end {
-                break;
+                return untagged(work, end);
             }
-            set!(work, mark(work, base, end), walk.bits);
+            set!(work, mark_to(base), walk.bits);
             set!(work, base + 64, walk.start);
             continue;
         }
         set!(work, bits & bits.wrapping_sub(1), walk.bits);
         let at = base - 64 + bits.trailing_zeros();
-        let state = get!(work, walk.state);
-        let next = match (state, work.byte(at)) {
-            (QUOTED, b'"') => PLAIN,
-            (QUOTED, b'\\') => {
-                // The escaped byte is data: forget its mark.
-                set!(
-                    work,
-                    get!(work, walk.bits) & !(2 << (bits.trailing_zeros() & 63)),
-                    walk.bits
-                );
-                if bits.trailing_zeros() == 63 {
-                    ESCAPED
-                } else {
-                    QUOTED
-                }
-            }
-            (ANGLE, b'>') => PLAIN,
-            (PLAIN, b'"') => QUOTED,
-            (PLAIN, b'<') => ANGLE,
-            (PLAIN, b';') => {
-                let name = skip_blanks(work, at + 1);
-                if swar::lower(work.word(name)) & 0xff_ffff == u64::from_le_bytes(*b"tag\0\0\0\0\0")
-                {
-                    return tag_value(work, name + 3, end);
-                }
-                PLAIN
-            }
-            (PLAIN, _) => return stop(Reason::BadHeader),
-            (same, _) => same,
-        };
-        if next == ESCAPED {
-            // The escape straddles two blocks: rare enough to leave to the proxy.
-            return stop(Reason::BadHeader);
+        if at >= end {
+            return untagged(work, end);
         }
-        set!(work, next, walk.state);
+        let byte = work.byte(at);
+        match get!(work, walk.state) {
+            QUOTED => {
+                if at == get!(work, walk.cursor) {
+                    // Escaped by the backslash before it.
+                } else if byte == b'"' {
+                    set!(work, PLAIN, walk.state);
+                } else if byte == b'\\' {
+                    set!(work, at + 1, walk.cursor);
+                }
+            }
+            ANGLE => {
+                if byte == b'>' {
+                    set!(work, PLAIN, walk.state);
+                }
+            }
+            _ => match byte {
+                b'"' => set!(work, QUOTED, walk.state),
+                b'<' => set!(work, ANGLE, walk.state),
+                b';' => {
+                    let answer = tag_value(at, end);
+                    if answer != GO_ON {
+                        return answer;
+                    }
+                }
+                _ => return stop(Reason::BadHeader),
+            },
+        }
     }
-    if get!(work, walk.state) != PLAIN || get!(work, walk.start) < end || get!(work, walk.bits) != 0
-    {
+    stop(Reason::BadHeader)
+}
+
+const TAG: u64 = u64::from_le_bytes(*b"tag\0\0\0\0\0");
+
+/// The end is reached: nothing may be left open.
+#[inline(always)]
+fn untagged(work: Work, end: u32) -> u32 {
+    if get!(work, walk.state) != PLAIN {
         return stop(Reason::BadHeader);
     }
     set!(work, end, meta.to_tag);
     GO_ON
 }
 
-/// The tag's value follows `=`; a name that only begins with "tag" is another parameter's.
-#[inline(always)]
-fn tag_value(work: Work, at: u32, end: u32) -> u32 {
+/// Is the parameter behind this semicolon the tag? The value follows `=`; a name that only begins with "tag" is another parameter's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn tag_value(semicolon: u32, end: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    let name = skip_blanks(work, semicolon + 1);
+    if swar::lower(work.word(name)) & 0xff_ffff != TAG {
+        return GO_ON;
+    }
+    let at = name + 3;
     let equals = skip_blanks(work, at);
-    if equals >= end || work.byte(equals) != b'=' {
+    if equals >= end || work.byte(equals) == b';' {
         return stop(Reason::BadHeader);
+    }
+    if work.byte(equals) != b'=' {
+        return GO_ON;
     }
     let value = skip_blanks(work, equals + 1);
     if value >= end || work.byte(value) == b';' {
@@ -115,9 +132,13 @@ fn tag_value(work: Work, at: u32, end: u32) -> u32 {
     TAGGED
 }
 
-/// Marks the characters that matter in 64 bytes from `base`, none at or past `end`.
-#[inline(always)]
-fn mark(work: Work, base: u32, end: u32) -> u64 {
+/// Marks the characters that matter in 64 bytes from `base`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn mark_to(base: u32) -> u64 {
+    let Some(work) = Work::here() else {
+        return 0;
+    };
     let mut marks = 0;
     for word in 0..8u32 {
         let text = work.word(base + word * 8);
@@ -128,10 +149,5 @@ fn mark(work: Work, base: u32, end: u32) -> u64 {
             & swar::unequal(text, b'\\');
         marks |= swar::gather(!none) << (word * 8);
     }
-    let rest = end - base;
-    if rest < 64 {
-        marks & ((1 << rest) - 1)
-    } else {
-        marks
-    }
+    marks
 }

@@ -94,14 +94,16 @@ extern "C" fn absorb(start: u32, end: u32) -> u32 {
         return 0;
     };
     let mut hash = SipHash13::from_state(get!(work, hash));
+    let length = end.wrapping_sub(start);
+    let whole = length >> 3;
     for index in 0..WORDS {
-        let at = start + index * 8;
-        if at >= end {
+        if index >= whole {
             break;
         }
-        hash = hash.word(work.word(at) & swar::first_bytes(end - at));
+        hash = hash.word(work.word(start + index * 8));
     }
-    set!(work, hash.state(), hash);
+    let rest = work.word(start + (length & !7)) & !(u64::MAX << ((length & 7) * 8));
+    set!(work, hash.word(rest).state(), hash);
     0
 }
 

@@ -13,7 +13,9 @@ use super::{
 use crate::scratch::{Work, get, set};
 
 /// Longest first value, bytes.
-const BLOCKS: u32 = 8;
+const VALUE_MAX: u32 = 512;
+/// Marked characters and blocks of the first value that are looked at.
+const STEPS: u32 = 40;
 
 const SENT_BY: u32 = 0;
 const PARAMS: u32 = 1;
@@ -67,18 +69,19 @@ extern "C" fn walk_params(start: u32, end: u32) -> u32 {
     set!(work, start, walk.start);
     set!(work, start, walk.cursor);
     set!(work, SENT_BY, walk.state);
-    for _ in 0..48 {
+    for _ in 0..STEPS {
         let bits = get!(work, walk.bits);
         let base = get!(work, walk.start);
         let mut at = end;
         if bits != 0 {
             set!(work, bits & bits.wrapping_sub(1), walk.bits);
-            at = base - 64 + bits.trailing_zeros();
+            // A mark at or past the end is the next line's.
+            at = (base - 64 + bits.trailing_zeros()).min(end);
         } else if base < end {
-            if base - start >= BLOCKS * 64 {
+            if base - start >= VALUE_MAX {
                 return stop(Reason::BadVia);
             }
-            set!(work, mark(work, base, end), walk.bits);
+            set!(work, mark_via(base), walk.bits);
             set!(work, base + 64, walk.start);
             continue;
         }
@@ -106,7 +109,7 @@ extern "C" fn walk_params(start: u32, end: u32) -> u32 {
             set!(work, at, meta.sent_by_end);
             set!(work, PARAMS, walk.state);
         } else {
-            note_param(work, item, at);
+            note_param(item, at);
         }
         if byte == b',' {
             set!(work, at, meta.via_end);
@@ -117,8 +120,12 @@ extern "C" fn walk_params(start: u32, end: u32) -> u32 {
 }
 
 /// Files one parameter under its name.
-#[inline(always)]
-fn note_param(work: Work, item: u32, end: u32) {
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn note_param(item: u32, end: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return 0;
+    };
     let start = skip_blanks(work, item);
     let length = end.saturating_sub(start);
     let word = work.word(start);
@@ -134,6 +141,7 @@ fn note_param(work: Work, item: u32, end: u32) {
         (count + 1) << 32 | u64::from(start) << 16 | u64::from(end),
         params[at]
     );
+    0
 }
 
 /// A parameter: how often it stands, its start, and its end.
@@ -175,9 +183,13 @@ fn check_params(work: Work) -> u32 {
     GO_ON
 }
 
-/// Marks the characters that matter in 64 bytes from `base`, none at or past `end`.
-#[inline(always)]
-fn mark(work: Work, base: u32, end: u32) -> u64 {
+/// Marks the characters that matter in 64 bytes from `base`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn mark_via(base: u32) -> u64 {
+    let Some(work) = Work::here() else {
+        return 0;
+    };
     let mut marks = 0;
     for word in 0..8u32 {
         let text = work.word(base + word * 8);
@@ -185,10 +197,5 @@ fn mark(work: Work, base: u32, end: u32) -> u64 {
             swar::unequal(text, b';') & swar::unequal(text, b',') & swar::unequal(text, b'"');
         marks |= swar::gather(!none) << (word * 8);
     }
-    let rest = end - base;
-    if rest < 64 {
-        marks & ((1 << rest) - 1)
-    } else {
-        marks
-    }
+    marks
 }
