@@ -3,21 +3,26 @@
 use std::io::{self, Write};
 
 use super::Failure;
-use crate::{datapath::filter, state::State};
+use crate::{
+    datapath::filter::{self, Removed},
+    state::State,
+};
 
+/// Nothing to end is no error, so that scripts can repeat it.
 pub(super) fn detach(instance: &str) -> Result<(), Failure> {
     let removed = filter::remove(instance)?;
     State::remove(instance);
     let mut out = io::stdout().lock();
-    match removed.ifindex {
-        Some(index) => writeln!(
+    match removed {
+        Removed::Filter(ifindex) => writeln!(
             out,
-            "instance {instance}: the filter is off the interface (number {index}), its state is removed"
+            "instance {instance}: the filter is off its interface (number {ifindex})"
         )?,
-        None => writeln!(
+        Removed::Remains => writeln!(
             out,
-            "instance {instance}: the filter was on no interface, what was left of it is removed"
+            "instance {instance}: the filter was on no interface; what was left of it is removed"
         )?,
+        Removed::Nothing => writeln!(out, "instance {instance}: not attached, nothing to do")?,
     }
     Ok(())
 }

@@ -22,15 +22,16 @@ const KEY_LIFE: Duration = Duration::from_hours(1);
 
 pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     let (config, warnings) = config::load(file)?;
-    for warning in warnings {
-        warn!("{warning}");
-    }
     // Before anything is attached, so that a taken port leaves no trace.
     let listener = ops::bind(config.metrics_listen).await?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
 
     let started = filter::start(&config).await?;
+    // Not before: a failed start is one sentence.
+    for warning in warnings {
+        warn!("{warning}");
+    }
     announce(&config, &started);
     let Started { mut owned, .. } = started;
     let state = State::of(&config, owned.filter.id());

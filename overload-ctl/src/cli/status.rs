@@ -35,7 +35,7 @@ struct Report {
     interface: Option<String>,
     /// `native` or `generic`, when the filter works.
     attach: Option<&'static str>,
-    /// Why it does not work, when so.
+    /// Why it does not work, when so; the exit status is then 1.
     fault: Option<String>,
     /// `enforce`, `shadow` or `bypass`.
     mode: &'static str,
@@ -96,7 +96,10 @@ pub(super) async fn status(instance: &str, json: bool) -> Result<(), Failure> {
     } else {
         write!(out, "{report}")?;
     }
-    Ok(())
+    match report.fault {
+        None => Ok(()),
+        Some(fault) => Err(Failure::fault(&format!("instance {instance}: {fault}"))),
+    }
 }
 
 fn report(
@@ -154,12 +157,10 @@ fn verdicts(counters: &Counters) -> Vec<Count> {
         .collect()
 }
 
-/// Those that occurred.
 fn reasons(counters: &Counters) -> Vec<ReasonCount> {
     counters
         .reasons
         .iter()
-        .filter(|(_, counter)| counter.enforced != 0 || counter.shadow != 0)
         .map(|(reason, counter)| ReasonCount {
             reason: reason.name(),
             verdict: reason.verdict().name(),
@@ -170,12 +171,10 @@ fn reasons(counters: &Counters) -> Vec<ReasonCount> {
         .collect()
 }
 
-/// Those that occurred.
 fn events(counters: &Counters) -> Vec<EventCount> {
     counters
         .events
         .iter()
-        .filter(|(_, count)| *count != 0)
         .map(|(event, count)| EventCount {
             event: event.name(),
             count: *count,
@@ -263,11 +262,13 @@ impl fmt::Display for Report {
 
 impl Report {
     fn write_reasons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.reasons.is_empty() {
+        let occurred = |count: &&ReasonCount| count.enforced != 0 || count.shadow != 0;
+        let mut counts = self.reasons.iter().filter(occurred).peekable();
+        if counts.peek().is_none() {
             return Ok(());
         }
         writeln!(f, "\n{:<21}{:>14}{:>14}", "REASON", "enforced", "shadow")?;
-        for count in &self.reasons {
+        for count in counts {
             let ReasonCount {
                 reason,
                 enforced,
@@ -281,7 +282,8 @@ impl Report {
     }
 
     fn write_events(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.events.is_empty() {
+        let mut counts = self.events.iter().filter(|e| e.count != 0).peekable();
+        if counts.peek().is_none() {
             return Ok(());
         }
         writeln!(f, "\n{:<21}{:>14}", "EVENT", "count")?;
@@ -289,7 +291,7 @@ impl Report {
             event,
             count,
             meaning,
-        } in &self.events
+        } in counts
         {
             writeln!(f, "{event:<21}{count:>14}                {meaning}")?;
         }
@@ -415,7 +417,14 @@ mod tests {
         assert_eq!(json["destinations"][0]["shadow_refused"], 4);
         assert_eq!(json["destinations"][0]["name"], serde_json::Value::Null);
         assert_eq!(json["destinations"][1]["accept_percent"], 12.5);
-        assert_eq!(json["reasons"][0]["reason"], "rate_limit");
-        assert_eq!(json["reasons"][0]["shadow"], 2);
+        assert_eq!(
+            json["reasons"].as_array().map(Vec::len),
+            Some(Reason::COUNT)
+        );
+        let rate_limit = &json["reasons"][Reason::RateLimit as usize];
+        assert_eq!(rate_limit["reason"], "rate_limit");
+        assert_eq!(rate_limit["enforced"], 7);
+        assert_eq!(rate_limit["shadow"], 2);
+        assert_eq!(json["events"].as_array().map(Vec::len), Some(Event::COUNT));
     }
 }

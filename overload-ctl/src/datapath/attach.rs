@@ -16,7 +16,7 @@ use crate::config::Attach;
 pub enum AttachError {
     /// Another XDP program is there.
     #[error(
-        "interface {interface} is busy: XDP program `{program}` (id {id}) is attached in {} mode; end the program that owns it, or try: ip link set dev {interface} xdp off", mode.name()
+        "interface {interface} is busy: XDP program `{program}` (id {id}) is attached in {} mode; end the program that owns it, or try: ip link set dev {interface} {} off", mode.name(), ip_link_word(*mode)
     )]
     Busy {
         /// The interface.
@@ -73,6 +73,14 @@ pub enum AttachError {
         /// Mode it is in.
         found: AttachMode,
     },
+}
+
+/// The word of `ip link` for a mode.
+const fn ip_link_word(mode: AttachMode) -> &'static str {
+    match mode {
+        AttachMode::Native => "xdpdrv",
+        AttachMode::Generic => "xdpgeneric",
+    }
 }
 
 /// What the operator should know of a successful start.
@@ -227,6 +235,16 @@ mod tests {
         assert_eq!(
             explain(libc::EOPNOTSUPP, 1500),
             "the driver of interface eth0 cannot run XDP programs; write attach = \"generic\" or \"auto\" under [interface]"
+        );
+        let busy = AttachError::Busy {
+            interface: "eth0".to_owned(),
+            program: "foreign".to_owned(),
+            id: 12,
+            mode: AttachMode::Generic,
+        };
+        assert_eq!(
+            busy.to_string(),
+            "interface eth0 is busy: XDP program `foreign` (id 12) is attached in generic mode; end the program that owns it, or try: ip link set dev eth0 xdpgeneric off"
         );
         let too_large = "the driver of interface eth0 refuses an XDP program at MTU 9000; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\"";
         assert_eq!(explain(libc::ERANGE, 9000), too_large);

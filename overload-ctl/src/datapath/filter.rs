@@ -77,8 +77,10 @@ pub enum FilterError {
 pub enum Unhealthy {
     #[error("the program is no longer on its interface")]
     Detached,
-    #[error("interface {0} has lost the program, or lies in another network namespace")]
-    NotOnInterface(String),
+    #[error(
+        "interface number {0} of this network namespace does not carry the program; run this in the namespace of the protected interface"
+    )]
+    NotOnInterface(u32),
     #[error("the maps have schema {0}, not {SCHEMA}")]
     Schema(u64),
     #[error(
@@ -147,7 +149,7 @@ impl Filter {
         }
         let interface = interface::by_index(link.ifindex).await?;
         let Some(program) = interface.program.filter(|p| p.id == link.program_id) else {
-            return Err(Unhealthy::NotOnInterface(interface.name));
+            return Err(Unhealthy::NotOnInterface(interface.index));
         };
         let info = loaded_programs()
             .filter_map(Result::ok)
@@ -460,25 +462,32 @@ fn random_key() -> Result<KeyRecord, getrandom::Error> {
 
 /// What was there to remove.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Removed {
-    /// Number of the interface the filter was on, if it was on one.
-    pub ifindex: Option<u32>,
+pub enum Removed {
+    /// Nothing: there is no such instance.
+    Nothing,
+    /// Files of a filter that was on no interface any more.
+    Remains,
+    /// A filter that was on the interface with this number.
+    Filter(u32),
 }
 
 /// Ends an instance that no controller steers, however much of it is left.
 pub fn remove(instance: &str) -> Result<Removed, FilterError> {
     capability::check()?;
     let pins = Pins::of(instance);
-    let _lock = pins.lock()?;
+    let _lock = match pins.lock() {
+        Ok(lock) => lock,
+        Err(PinError::Absent(_)) => return Ok(Removed::Nothing),
+        Err(error) => return Err(error.into()),
+    };
     // Holding the link makes its removal take effect before this function ends.
     let link = Link::open(&pins.link()).ok();
-    let ifindex = link
-        .as_ref()
-        .and_then(|link| link.info().ok())
-        .map(|info| info.ifindex)
-        .filter(|index| *index != 0);
+    let info = link.as_ref().and_then(|link| link.info().ok());
     pins.remove_link()?;
     drop(link);
     pins.remove_rest()?;
-    Ok(Removed { ifindex })
+    Ok(match info {
+        Some(info) if info.ifindex != 0 => Removed::Filter(info.ifindex),
+        _ => Removed::Remains,
+    })
 }
