@@ -9,7 +9,10 @@ mod paths;
 mod record;
 mod toolchain;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -75,8 +78,11 @@ fn build() -> Result<(PathBuf, Record)> {
     Ok((object, record))
 }
 
-fn install(object: &PathBuf, record: &Record) -> Result<()> {
+fn install(object: &Path, record: &Record) -> Result<()> {
     let committed = committed()?;
+    if let Some(dir) = committed.parent() {
+        fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
+    }
     fs::copy(object, &committed).with_context(|| format!("write {}", committed.display()))?;
     record.write(&record_of(&committed))
 }
@@ -103,7 +109,7 @@ fn committed() -> Result<PathBuf> {
     Ok(shell::workspace()?.join("overload-ctl/bpf/overload.o"))
 }
 
-fn record_of(object: &std::path::Path) -> PathBuf {
+fn record_of(object: &Path) -> PathBuf {
     object.with_extension("o.toml")
 }
 

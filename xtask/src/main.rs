@@ -5,6 +5,8 @@ mod setup;
 mod shell;
 mod test;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Chores of this workspace.
@@ -29,11 +31,18 @@ enum Command {
     Test,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
         Command::Setup => setup::ensure(&[setup::Group::Build, setup::Group::Test]),
         Command::BuildEbpf { check: false } => ebpf::build_and_install(),
         Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
         Command::Test => test::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

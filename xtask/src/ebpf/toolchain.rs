@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::record::Tools;
 use crate::{
@@ -76,6 +76,13 @@ impl Toolchain {
         let sysroot = shell::read(kind.rustc().args(["--print", "sysroot"]))?;
         let (version, own_llvm) = parse_rustc(&verbose)
             .with_context(|| format!("no version in what rustc prints:\n{verbose}"))?;
+        if kind == Kind::Canonical && major(&own_llvm) != Some(linker::LLVM_MAJOR) {
+            bail!(
+                "{DEBIAN_RUSTC} has LLVM {own_llvm}, its linker has LLVM {}: \
+                 is Debian's security archive among the sources of apt?",
+                linker::LLVM_MAJOR
+            );
+        }
         let tools = Tools {
             rustc: version,
             llvm: llvm.unwrap_or(own_llvm),
@@ -172,9 +179,13 @@ fn parse_rustc(verbose: &str) -> Option<(String, String)> {
     Some((rustc.to_owned(), llvm.to_owned()))
 }
 
+fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse_rustc;
+    use super::{major, parse_rustc};
 
     #[test]
     fn versions_of_the_compiler() {
@@ -187,6 +198,7 @@ mod tests {
             "1.96.0 (ac68faa20 2026-05-25) (built from a source tarball)"
         );
         assert_eq!(llvm, "22.1.8");
+        assert_eq!(major(&llvm), Some(22));
     }
 
     #[test]
