@@ -43,7 +43,8 @@ pub fn build_and_install() -> Result<()> {
 pub fn check() -> Result<Checked> {
     let (_, built) = build()?;
     let committed = committed()?;
-    let recorded = Record::read(&record_of(&committed))?;
+    let recorded = Record::read(&record_of(&committed))
+        .with_context(|| format!("the committed object has no record: {REMEDY}"))?;
     let sha256 = shell::sha256(&committed)?;
     let checked = compare(&recorded, &sha256, &built)?;
     match checked {
