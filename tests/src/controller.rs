@@ -118,7 +118,7 @@ fn build() -> Result<PathBuf> {
         .context("cargo built no overload-ctl")
 }
 
-/// A running controller; stopped and detached on drop.
+/// A running controller; on drop it is stopped and its filter is taken off the interface.
 #[derive(Debug)]
 pub struct Controller<'l> {
     lab: &'l Lab,
@@ -142,7 +142,7 @@ impl<'l> Controller<'l> {
         );
         command.arg("run").arg("--config").arg(&config);
         let mut process = Process::start(command, "controller", lab.directory())?;
-        process.wait_for_log("attached", Duration::from_secs(20))?;
+        process.wait_for_log("protecting", Duration::from_secs(20))?;
         Ok(Self {
             lab,
             process,
@@ -198,6 +198,18 @@ impl<'l> Controller<'l> {
     }
 }
 
+impl Drop for Controller<'_> {
+    fn drop(&mut self) {
+        // The filter outlives its controller, by design.
+        let ended = self.process.stop().map(|_| ());
+        if self.lab.pins().exists()
+            && let Err(error) = ended.and_then(|()| self.command(&["detach"]).map(|_| ()))
+        {
+            eprintln!("{error:#}");
+        }
+    }
+}
+
 /// Counters of one destination since the instance was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DestinationCounters {
@@ -224,20 +236,24 @@ pub struct Status(Value);
 impl Status {
     /// Packets with this reason whose verdict was carried out.
     pub fn reason(&self, name: &str) -> Result<u64> {
-        number(&self.0["reasons"][name]["enforced"], name)
+        number(&self.entry("reasons", "reason", name)?["enforced"], name)
     }
 
     /// Packets that passed although this was their reason, in shadow mode.
     pub fn shadow(&self, name: &str) -> Result<u64> {
-        number(&self.0["reasons"][name]["shadow"], name)
+        number(&self.entry("reasons", "reason", name)?["shadow"], name)
+    }
+
+    fn entry(&self, list: &str, key: &str, name: &str) -> Result<&Value> {
+        self.0[list]
+            .as_array()
+            .and_then(|all| all.iter().find(|entry| entry[key] == name))
+            .with_context(|| format!("status has no {key} {name} in {list}: {}", self.0))
     }
 
     /// Counters of one destination.
     pub fn destination(&self, name: &str) -> Result<DestinationCounters> {
-        let entry = self.0["destinations"]
-            .as_array()
-            .and_then(|all| all.iter().find(|entry| entry["name"] == name))
-            .with_context(|| format!("status has no destination {name}: {}", self.0))?;
+        let entry = self.entry("destinations", "name", name)?;
         let counter = |key: &str| number(&entry[key], key);
         Ok(DestinationCounters {
             offered: counter("offered")?,
