@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::{Config, Destination};
+use crate::datapath::filter::{Identity, NamedControl};
 
 /// Directory of the state files.
 const DIRECTORY: &str = "/run/overload-ctl";
@@ -18,12 +18,14 @@ const DIRECTORY: &str = "/run/overload-ctl";
 /// State of one instance.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Which start of the instance this is of, see `Filter::id`.
-    pub filter_id: u32,
+    /// Which tables it belongs to.
+    pub identity: Identity,
+    /// Since when its counters count, seconds of Unix time.
+    pub counting_since: u64,
     /// Name of the configured mode, for the end of a bypass.
     pub mode: String,
-    /// Names of the destinations in the order of their controls.
-    pub destinations: Vec<String>,
+    /// Destinations in the order of the configuration.
+    pub destinations: Vec<NamedControl>,
 }
 
 /// Why the state was not written.
@@ -39,14 +41,11 @@ fn path(instance: &str) -> PathBuf {
 }
 
 impl State {
-    /// The state of a configuration that is in force.
-    pub fn of(config: &Config, filter_id: u32) -> Self {
-        let name = |d: &Destination| d.name.clone();
-        Self {
-            filter_id,
-            mode: config.mode.name().to_owned(),
-            destinations: config.destinations.iter().map(name).collect(),
-        }
+    /// Controls with their names.
+    pub fn names(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.destinations
+            .iter()
+            .map(|named| (named.control, named.name.as_str()))
     }
 
     /// Writes it, readable by root only.
@@ -73,11 +72,15 @@ impl State {
         fs::rename(&new, path)
     }
 
-    /// Reads that of a running filter; `None` when it is missing, damaged or of another start.
-    pub fn read(instance: &str, filter_id: u32) -> Option<Self> {
+    /// Reads the one written last; `None` when it is missing or damaged.
+    pub fn read(instance: &str) -> Option<Self> {
         let text = fs::read(path(instance)).ok()?;
-        let state: Self = serde_json::from_slice(&text).ok()?;
-        (state.filter_id == filter_id).then_some(state)
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Reads the one that belongs to the tables in force.
+    pub fn read_for(instance: &str, identity: Identity) -> Option<Self> {
+        Self::read(instance).filter(|state| state.identity == identity)
     }
 
     /// Removes it.

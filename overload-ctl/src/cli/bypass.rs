@@ -6,7 +6,7 @@ use overload_common::abi::Mode;
 
 use super::{Failure, Status, Switch};
 use crate::{
-    datapath::filter::{Filter, FilterError},
+    datapath::filter::{Filter, FilterError, Identity},
     state::State,
 };
 
@@ -14,16 +14,16 @@ pub(super) fn bypass(switch: Switch, instance: &str) -> Result<(), Failure> {
     let mut filter = Filter::open(instance)?;
     let mode = match switch {
         Switch::On => Mode::Bypass,
-        Switch::Off => configured(instance, filter.id())?,
+        Switch::Off => configured(instance, filter.identity())?,
     };
     filter.set_mode(mode).map_err(FilterError::from)?;
     writeln!(io::stdout(), "instance {instance}: mode is {}", mode.name())?;
     Ok(())
 }
 
-fn configured(instance: &str, filter_id: u32) -> Result<Mode, Failure> {
+fn configured(instance: &str, identity: Identity) -> Result<Mode, Failure> {
     let modes = [Mode::Enforce, Mode::Shadow, Mode::Bypass];
-    State::read(instance, filter_id)
+    State::read_for(instance, identity)
         .and_then(|state| modes.into_iter().find(|mode| mode.name() == state.mode))
         .ok_or_else(|| Failure {
             status: Status::Fault,

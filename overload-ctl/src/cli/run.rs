@@ -1,6 +1,10 @@
 //! `run`: puts the filter on its interface and steers it.
 
-use std::{future::pending, path::Path, time::Duration};
+use std::{
+    future::pending,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -11,7 +15,10 @@ use tracing::{error, info, warn};
 use super::Failure;
 use crate::{
     config::{self, Config},
-    datapath::filter::{self, Filter, FilterError, Owned, Started},
+    datapath::{
+        filter::{Filter, FilterError, Owned},
+        start::{Claim, Started},
+    },
     ops,
     state::State,
 };
@@ -22,19 +29,38 @@ const KEY_LIFE: Duration = Duration::from_hours(1);
 
 pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     let (config, warnings) = config::load(file)?;
-    // Before anything is attached, so that a taken port leaves no trace.
-    let listener = ops::bind(config.metrics_listen).await?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-
-    let started = filter::start(&config).await?;
+    let claim = Claim::new(&config.instance)?;
+    // Before anything is attached, so that a taken port changes nothing.
+    let listener = match ops::bind(config.metrics_listen).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            claim.abandon();
+            return Err(error.into());
+        }
+    };
+    let earlier = State::read(&config.instance);
+    let started = claim.start(&config, earlier.as_ref()).await?;
     // Not before: a failed start is one sentence.
     for warning in warnings {
         warn!("{warning}");
     }
     announce(&config, &started);
-    let Started { mut owned, .. } = started;
-    let state = State::of(&config, owned.filter.id());
+    let Started {
+        mut owned,
+        controls,
+        ..
+    } = started;
+    let identity = owned.filter.identity();
+    let state = State {
+        identity,
+        counting_since: earlier
+            .filter(|earlier| earlier.identity.filter_id == identity.filter_id)
+            .map_or_else(now, |earlier| earlier.counting_since),
+        mode: config.mode.name().to_owned(),
+        destinations: controls,
+    };
     if let Err(error) = state.write(&config.instance) {
         warn!("{error}");
     }
@@ -60,6 +86,13 @@ pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     }
     server.abort();
     end(&config, owned, detach)
+}
+
+/// Seconds of Unix time.
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 fn announce(config: &Config, started: &Started) {

@@ -1,9 +1,10 @@
 //! `status`: reads the pins only.
 
 use std::{
+    collections::HashMap,
     fmt,
     io::{self, Write},
-    time::SystemTime,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use overload_common::abi::Verdict;
@@ -13,7 +14,7 @@ use super::Failure;
 use crate::{
     datapath::{
         counters::{Control, Counters},
-        filter::{Attachment, Filter, FilterError, Unhealthy},
+        filter::{Attachment, Filter, FilterError, NamedControl, Unhealthy},
         tables::{RecordLimit, limit_of},
     },
     state::State,
@@ -72,7 +73,7 @@ struct EventCount {
 
 #[derive(Debug, Serialize)]
 struct DestinationCount {
-    control: usize,
+    control: u32,
     /// Absent when unknown.
     name: Option<String>,
     rate_per_second: Option<f64>,
@@ -87,8 +88,8 @@ pub(super) async fn status(instance: &str, json: bool) -> Result<(), Failure> {
     let filter = Filter::open(instance)?;
     let counters = filter.counters().map_err(FilterError::from)?;
     let attachment = filter.attachment().await;
-    let names = State::read(instance, filter.id()).map(|state| state.destinations);
-    let report = report(instance, &counters, attachment, names);
+    let state = State::read_for(instance, filter.identity());
+    let report = report(instance, &counters, attachment, state.as_ref());
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
@@ -106,32 +107,27 @@ fn report(
     instance: &str,
     counters: &Counters,
     attachment: Result<Attachment, Unhealthy>,
-    names: Option<Vec<String>>,
+    state: Option<&State>,
 ) -> Report {
     let (attachment, fault) = match attachment {
         Ok(attachment) => (Some(attachment), None),
         Err(why) => (None, Some(why.to_string())),
     };
-    let since = attachment.as_ref().and_then(|a| a.since);
-    let mut names = names.unwrap_or_default().into_iter();
+    let names = state.map_or(&[][..], |state| &state.destinations);
     Report {
         instance: instance.to_owned(),
         attach: attachment.as_ref().map(|a| a.mode.name()),
         interface: attachment.map(|a| a.interface.name),
         fault,
         mode: counters.mode.name(),
-        counting_seconds: since
-            .and_then(|since| SystemTime::now().duration_since(since).ok())
-            .map(|duration| duration.as_secs()),
+        counting_seconds: state.and_then(|state| {
+            let since = UNIX_EPOCH.checked_add(Duration::from_secs(state.counting_since))?;
+            Some(SystemTime::now().duration_since(since).ok()?.as_secs())
+        }),
         verdicts: verdicts(counters),
         reasons: reasons(counters),
         events: events(counters),
-        destinations: counters
-            .controls
-            .iter()
-            .enumerate()
-            .map(|(index, control)| destination(index, names.next(), control))
-            .collect(),
+        destinations: destinations(counters, names),
     }
 }
 
@@ -183,11 +179,31 @@ fn events(counters: &Counters) -> Vec<EventCount> {
         .collect()
 }
 
-fn destination(control_index: usize, name: Option<String>, control: &Control) -> DestinationCount {
+/// In the order of the configuration; those without a name come last.
+fn destinations(counters: &Counters, names: &[NamedControl]) -> Vec<DestinationCount> {
+    let places: HashMap<u32, (usize, &str)> = names
+        .iter()
+        .enumerate()
+        .map(|(place, named)| (named.control, (place, named.name.as_str())))
+        .collect();
+    let mut controls: Vec<&Control> = counters.controls.iter().collect();
+    controls.sort_by_key(|c| places.get(&c.index).map_or(usize::MAX, |(place, _)| *place));
+    controls
+        .into_iter()
+        .map(|control| {
+            let name = places
+                .get(&control.index)
+                .map(|(_, name)| (*name).to_owned());
+            destination(name, control)
+        })
+        .collect()
+}
+
+fn destination(name: Option<String>, control: &Control) -> DestinationCount {
     let limit = limit_of(&control.record);
     let Control { counters, .. } = control;
     DestinationCount {
-        control: control_index,
+        control: control.index,
         name,
         rate_per_second: match limit {
             Some(RecordLimit::Rate(rate)) => Some(rate),
@@ -339,7 +355,10 @@ mod tests {
     use overload_common::abi::{ControlCounters, Event, Mode, Reason, ReasonCounter};
 
     use super::*;
-    use crate::{config::Limit, datapath::tables::control_record};
+    use crate::{
+        config::Limit,
+        datapath::{filter::Identity, tables::control_record},
+    };
 
     fn counters() -> Counters {
         let counter = |reason| match reason {
@@ -357,7 +376,8 @@ mod tests {
             rate_per_second: 333.3,
             burst: 10.0,
         };
-        let control = |limit, refused| Control {
+        let control = |index, limit, refused| Control {
+            index,
             record: control_record(limit, 1),
             counters: ControlCounters {
                 offered: 9 + refused,
@@ -373,14 +393,33 @@ mod tests {
                 .iter()
                 .map(|e| (*e, u64::from(*e == Event::BucketContended)))
                 .collect(),
-            controls: vec![control(rate, 7), control(Limit::AcceptPercent(12.5), 0)],
+            controls: vec![
+                control(1, Limit::AcceptPercent(12.5), 0),
+                control(4, rate, 7),
+            ],
         }
     }
 
     #[test]
     fn enforced_and_shadow_stay_apart() {
-        let names = Some(vec!["gw1".to_owned()]);
-        let report = report("default", &counters(), Err(Unhealthy::Detached), names);
+        let state = State {
+            identity: Identity {
+                filter_id: 1,
+                generation: 1,
+            },
+            counting_since: 1 << 40,
+            mode: "enforce".to_owned(),
+            destinations: vec![NamedControl {
+                control: 4,
+                name: "gw1".to_owned(),
+            }],
+        };
+        let report = report(
+            "default",
+            &counters(),
+            Err(Unhealthy::Detached),
+            Some(&state),
+        );
         let refuse = report
             .verdicts
             .iter()
@@ -413,10 +452,10 @@ mod tests {
         let json = serde_json::to_value(&report).expect("json");
         assert_eq!(json["mode"], "enforce");
         assert_eq!(json["interface"], serde_json::Value::Null);
-        assert_eq!(json["destinations"][0]["refused"], 7);
-        assert_eq!(json["destinations"][0]["shadow_refused"], 4);
+        assert_eq!(json["destinations"][1]["refused"], 7);
+        assert_eq!(json["destinations"][1]["shadow_refused"], 4);
         assert_eq!(json["destinations"][0]["name"], serde_json::Value::Null);
-        assert_eq!(json["destinations"][1]["accept_percent"], 12.5);
+        assert_eq!(json["destinations"][0]["accept_percent"], 12.5);
         assert_eq!(
             json["reasons"].as_array().map(Vec::len),
             Some(Reason::COUNT)

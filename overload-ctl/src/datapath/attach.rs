@@ -101,18 +101,17 @@ pub enum Notice {
     VethPeer(String),
     /// An earlier run's filter was there.
     #[error(
-        "took over from the filter that an earlier run left on {interface}, without a gap; counters start anew, and admitted calls in progress are judged again if repeated"
+        "took over without a gap from the filter that an earlier run left on {0}; its counters and its memory of transactions go on"
     )]
-    TookOver {
+    TookOver(String),
+    /// The same, but of another version.
+    #[error(
+        "took over without a gap from the filter that another version left on {interface}; counters start anew, copies of recent requests are judged again, and ACKs to its last refusals reach the host ({reason})"
+    )]
+    Replaced {
         /// The interface.
         interface: String,
-    },
-    /// The earlier filter's keys are not known.
-    #[error(
-        "the earlier filter was of another version: ACKs to its last refusals will reach the host ({reason})"
-    )]
-    KeysLost {
-        /// Why they could not be read.
+        /// Why its maps cannot be used.
         reason: String,
     },
 }

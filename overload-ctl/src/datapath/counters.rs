@@ -18,6 +18,8 @@ use super::{
 /// One control with its counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Control {
+    /// Its number.
+    pub index: u32,
     /// What it enforces.
     pub record: ControlRecord,
     /// What it did.
@@ -33,7 +35,7 @@ pub struct Counters {
     pub reasons: Vec<(Reason, ReasonCounter)>,
     /// In the order of [`Event::ALL`].
     pub events: Vec<(Event, u64)>,
-    /// In the order of the configuration.
+    /// Those in use, by number.
     pub controls: Vec<Control>,
 }
 
@@ -70,22 +72,34 @@ pub fn mode(maps: &Maps) -> Result<Mode, MapsError> {
 
 fn controls(maps: &Maps) -> Result<Vec<Control>, MapsError> {
     let mut controls = Vec::new();
+    for (index, record) in records(maps)? {
+        let counters = sum(
+            &maps.control_counters,
+            "CONTROL_COUNTERS",
+            index,
+            add_control,
+        )?;
+        controls.push(Control {
+            index,
+            record,
+            counters,
+        });
+    }
+    Ok(controls)
+}
+
+/// The controls in use, by number.
+pub fn records(maps: &Maps) -> Result<Vec<(u32, ControlRecord)>, MapsError> {
+    let mut records = Vec::new();
     for index in 0..MAX_CONTROLS {
         let record = read_control(maps.controls.words(index)).ok_or_else(|| MapsError::Layout {
             what: format!("control {index} was left half written"),
         })?;
-        if record.algorithm == ALGORITHM_NONE {
-            break;
+        if record.algorithm != ALGORITHM_NONE {
+            records.push((index as u32, record));
         }
-        let counters = sum(
-            &maps.control_counters,
-            "CONTROL_COUNTERS",
-            index as u32,
-            add_control,
-        )?;
-        controls.push(Control { record, counters });
     }
-    Ok(controls)
+    Ok(records)
 }
 
 fn sum<V: Pod + Default>(

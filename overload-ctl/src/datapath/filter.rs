@@ -1,40 +1,31 @@
-//! A filter instance: started, watched, changed and ended.
+//! A filter instance that is there: watched, changed and ended.
 
-use std::{io, net::Ipv4Addr, os::fd::AsFd, sync::atomic::Ordering, time::SystemTime};
+use std::{io, sync::atomic::Ordering};
 
 use aya::programs::{ProgramError, loaded_programs};
 use overload_common::abi::{
-    InstanceRecord, KEY_TAG_EPOCH_0, KEY_TAG_EPOCH_1, KEY_URI, KeyRecord, MAX_ADDRESSES, Mode,
-    SCHEMA,
+    InstanceRecord, KEY_TAG_EPOCH_0, KEY_TAG_EPOCH_1, KeyRecord, MAX_ADDRESSES, Mode, SCHEMA,
 };
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    attach::{self, AttachError, Notice},
+    apply::INTERFACE_SLOT,
+    attach::AttachError,
     capability::{self, MissingCapability},
     counters::Counters,
     interface::{self, AttachMode, Interface, InterfaceError},
     link::Link,
-    mapped::write_control,
-    maps::{KEYS, Maps, MapsError, map_error},
-    object::{self, Clock, LoadError, LoadOptions},
+    maps::{Maps, MapsError, map_error},
+    object::LoadError,
     pins::{Lock, PinError, Pins},
-    tables,
 };
-use crate::config::Config;
-
-/// Entry of the one interface of an instance.
-const INTERFACE_SLOT: u32 = 0;
-/// Generation of a new instance's destinations; 0 is that of an empty table.
-const FIRST_GENERATION: u32 = 1;
-/// `BPF_NOEXIST`: two hosts with one hash must not pass unseen.
-const BPF_NOEXIST: u64 = 1;
 
 /// Words of [`InstanceRecord`].
-const SCHEMA_WORD: usize = std::mem::offset_of!(InstanceRecord, schema) / 8;
-const GENERATION_WORD: usize = std::mem::offset_of!(InstanceRecord, generation) / 8;
+pub(super) const SCHEMA_WORD: usize = std::mem::offset_of!(InstanceRecord, schema) / 8;
+pub(super) const GENERATION_WORD: usize = std::mem::offset_of!(InstanceRecord, generation) / 8;
 const KEY_EPOCH_WORD: usize = std::mem::offset_of!(InstanceRecord, key_epoch) / 8;
-const HOST_ID_WORD: usize = std::mem::offset_of!(InstanceRecord, host_id) / 8;
+pub(super) const HOST_ID_WORD: usize = std::mem::offset_of!(InstanceRecord, host_id) / 8;
 
 /// Why a filter cannot be started, read or changed.
 #[derive(Debug, Error)]
@@ -67,6 +58,8 @@ pub enum FilterError {
     },
     #[error("the filter program has no descriptor: {0}")]
     Program(#[from] ProgramError),
+    #[error("cannot count the processors: {0}")]
+    Processors(io::Error),
     #[error("the kernel gives no random numbers: {0}")]
     Random(#[from] getrandom::Error),
 }
@@ -100,14 +93,30 @@ pub struct Attachment {
     pub interface: Interface,
     /// Where the program runs.
     pub mode: AttachMode,
-    /// Since when the program is loaded; `None` when the kernel does not tell.
-    pub since: Option<SystemTime>,
+}
+
+/// Tells the tables in force from all others, as long as the kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The kernel's number of map INSTANCE.
+    pub filter_id: u32,
+    /// Generation of the destination table.
+    pub generation: u64,
+}
+
+/// Name of a control.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedControl {
+    /// Its number.
+    pub control: u32,
+    /// Name of its destination.
+    pub name: String,
 }
 
 /// A filter instance that is there, whether or not a controller runs.
 pub struct Filter {
-    maps: Maps,
-    link: Link,
+    pub(super) maps: Maps,
+    pub(super) link: Link,
 }
 
 impl Filter {
@@ -127,9 +136,12 @@ impl Filter {
         Ok(Self { maps, link })
     }
 
-    /// The kernel's number of map INSTANCE, which tells this start of the instance from others.
-    pub fn id(&self) -> u32 {
-        self.maps.instance_id
+    /// Which tables are in force.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            filter_id: self.maps.instance_id,
+            generation: self.instance_word(GENERATION_WORD),
+        }
     }
 
     /// What was counted.
@@ -151,17 +163,16 @@ impl Filter {
         let Some(program) = interface.program.filter(|p| p.id == link.program_id) else {
             return Err(Unhealthy::NotOnInterface(interface.index));
         };
-        let info = loaded_programs()
+        let map_ids = loaded_programs()
             .filter_map(Result::ok)
-            .find(|p| p.id() == link.program_id);
-        let map_ids = info.as_ref().and_then(|p| p.map_ids().ok().flatten());
+            .find(|p| p.id() == link.program_id)
+            .and_then(|p| p.map_ids().ok().flatten());
         if map_ids.is_some_and(|ids| !ids.contains(&self.maps.instance_id)) {
             return Err(Unhealthy::OtherMaps);
         }
         Ok(Attachment {
             interface,
             mode: program.mode,
-            since: info.and_then(|p| p.loaded_at()),
         })
     }
 
@@ -206,8 +217,8 @@ impl Filter {
 pub struct Owned {
     /// The filter.
     pub filter: Filter,
-    pins: Pins,
-    _lock: Lock,
+    pub(super) pins: Pins,
+    pub(super) _lock: Lock,
 }
 
 impl Owned {
@@ -217,247 +228,6 @@ impl Owned {
         drop(self.filter);
         self.pins.remove_rest()
     }
-}
-
-/// A successful start.
-pub struct Started {
-    /// The filter.
-    pub owned: Owned,
-    /// The interface it protects.
-    pub interface: Interface,
-    /// The addresses it protects.
-    pub addresses: Vec<Ipv4Addr>,
-    /// Where it runs.
-    pub mode: AttachMode,
-    /// What the operator should know.
-    pub notices: Vec<Notice>,
-}
-
-/// Loads a filter and puts it on its interface. Everything is in the maps before the first packet is
-/// seen. A filter that an earlier run left there is replaced between two packets.
-pub async fn start(config: &Config) -> Result<Started, FilterError> {
-    capability::check()?;
-    let interface = interface::by_name(&config.interface.name).await?;
-    let addresses = addresses(config, &interface)?;
-    let pins = Pins::of(&config.instance);
-    let lock = pins.create()?;
-    let mut notices = Vec::new();
-    let result = replace_or_attach(config, &interface, &addresses, &pins, &mut notices);
-    let (filter, mode) = match result {
-        Ok(done) => done,
-        Err(error) => {
-            undo(&pins);
-            return Err(error);
-        }
-    };
-    let owned = Owned {
-        filter,
-        pins,
-        _lock: lock,
-    };
-    Ok(Started {
-        owned,
-        interface,
-        addresses,
-        mode,
-        notices,
-    })
-}
-
-/// After a failed start: nothing new stays, and a filter from before goes on.
-fn undo(pins: &Pins) {
-    let removed = if pins.link().exists() {
-        pins.discard_new_maps()
-    } else {
-        pins.remove_rest()
-    };
-    if let Err(error) = removed {
-        tracing::warn!("after the failed start: {error}");
-    }
-}
-
-fn replace_or_attach(
-    config: &Config,
-    interface: &Interface,
-    addresses: &[Ipv4Addr],
-    pins: &Pins,
-    notices: &mut Vec<Notice>,
-) -> Result<(Filter, AttachMode), FilterError> {
-    let (earlier, secrets) = match earlier_link(pins)? {
-        Some(link) => {
-            let info = link.info().map_err(link_error("look at"))?;
-            let mode = attach::check_takeover(info, interface, config.interface.attach)?;
-            (Some((link, mode)), Secrets::earlier(pins, notices)?)
-        }
-        None => (None, Secrets::random()?),
-    };
-
-    pins.prepare_new_maps()?;
-    let directory = pins.maps_new();
-    let mut ebpf = object::load(&LoadOptions {
-        interface_slot: INTERFACE_SLOT,
-        clock: Clock::Kernel,
-        pinned_maps: Some(&directory),
-    })?;
-    let mut maps = Maps::open(&directory)?;
-    fill(&mut maps, config, interface, addresses, &secrets)?;
-
-    let program = object::ingress(&mut ebpf)?.fd()?.as_fd();
-    let (link, mode) = if let Some((link, mode)) = earlier {
-        link.update(program).map_err(link_error("update"))?;
-        pins.swap_maps()?;
-        notices.push(Notice::TookOver {
-            interface: interface.name.clone(),
-        });
-        (link, mode)
-    } else {
-        pins.swap_maps()?;
-        let wanted = config.interface.attach;
-        let (link, mode) = attach::attach(program, interface, wanted, notices)?;
-        link.pin(&pins.link()).map_err(link_error("pin"))?;
-        (link, mode)
-    };
-    Ok((Filter { maps, link }, mode))
-}
-
-/// The link that an earlier run left; one whose interface is gone is removed.
-fn earlier_link(pins: &Pins) -> Result<Option<Link>, FilterError> {
-    let link = match Link::open(&pins.link()) {
-        Ok(link) => link,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(link_error("open")(source)),
-    };
-    if link.info().map_err(link_error("look at"))?.ifindex == 0 {
-        pins.remove_link()?;
-        return Ok(None);
-    }
-    Ok(Some(link))
-}
-
-fn link_error(action: &'static str) -> impl FnOnce(io::Error) -> FilterError {
-    move |source| FilterError::Link { action, source }
-}
-
-/// The addresses to protect: those configured, else the interface's own.
-fn addresses(config: &Config, interface: &Interface) -> Result<Vec<Ipv4Addr>, FilterError> {
-    if !config.interface.addresses.is_empty() {
-        return Ok(config.interface.addresses.clone());
-    }
-    match interface.addresses.len() {
-        0 => Err(FilterError::NoAddress(interface.name.clone())),
-        found if found > MAX_ADDRESSES => Err(FilterError::TooManyAddresses {
-            interface: interface.name.clone(),
-            found,
-        }),
-        _ => Ok(interface.addresses.clone()),
-    }
-}
-
-/// Writes everything that packets depend on; the schema word last.
-fn fill(
-    maps: &mut Maps,
-    config: &Config,
-    interface: &Interface,
-    addresses: &[Ipv4Addr],
-    secrets: &Secrets,
-) -> Result<(), FilterError> {
-    for (index, key) in (0..).zip(&secrets.keys) {
-        maps.keys
-            .set(index, key, 0)
-            .map_err(map_error("write", "KEYS"))?;
-    }
-    let record = tables::interface_record(interface, addresses, config.mode);
-    maps.interfaces
-        .set(INTERFACE_SLOT, record, 0)
-        .map_err(map_error("write", "INTERFACES"))?;
-    for (index, word) in (0..).zip(tables::port_bitmap(&config.interface.ports)) {
-        if word != 0 {
-            maps.ports
-                .set(index, word, 0)
-                .map_err(map_error("write", "PORTS"))?;
-        }
-    }
-    for (index, destination) in config.destinations.iter().enumerate() {
-        let record = tables::control_record(destination.limit, FIRST_GENERATION);
-        write_control(maps.controls.words(index), &record);
-    }
-    let uri_key = &secrets.keys[KEY_URI as usize];
-    let entries = tables::destination_entries(&config.destinations, FIRST_GENERATION, uri_key);
-    for (key, control) in entries {
-        maps.destinations
-            .insert(key, control, BPF_NOEXIST)
-            .map_err(map_error("write", "DESTINATIONS"))?;
-    }
-    let words = maps.instance.words(0);
-    for (word, value) in [
-        (HOST_ID_WORD, secrets.host_id),
-        (KEY_EPOCH_WORD, secrets.key_epoch),
-        (GENERATION_WORD, u64::from(FIRST_GENERATION)),
-        (SCHEMA_WORD, SCHEMA),
-    ] {
-        words[word].store(value, Ordering::Release);
-    }
-    Ok(())
-}
-
-/// What outsiders must not know.
-struct Secrets {
-    keys: [KeyRecord; KEYS as usize],
-    key_epoch: u64,
-    host_id: u64,
-}
-
-impl Secrets {
-    fn random() -> Result<Self, FilterError> {
-        Ok(Self {
-            keys: [random_key()?, random_key()?, random_key()?, random_key()?],
-            key_epoch: 0,
-            host_id: getrandom::u64()?,
-        })
-    }
-
-    /// Those of the filter that is about to be replaced, so that ACKs to its refusals are still known.
-    fn earlier(pins: &Pins, notices: &mut Vec<Notice>) -> Result<Self, FilterError> {
-        let read = Maps::open(&pins.maps()).and_then(|maps| Self::of(&maps));
-        match read {
-            Ok(secrets) => Ok(secrets),
-            Err(error) => {
-                notices.push(Notice::KeysLost {
-                    reason: error.to_string(),
-                });
-                Self::random()
-            }
-        }
-    }
-
-    fn of(maps: &Maps) -> Result<Self, MapsError> {
-        let words = maps.instance.words(0);
-        let word = |index: usize| words[index].load(Ordering::Acquire);
-        if word(SCHEMA_WORD) != SCHEMA {
-            return Err(MapsError::Layout {
-                what: format!("schema {}, not {SCHEMA}", word(SCHEMA_WORD)),
-            });
-        }
-        let mut keys = [KeyRecord::default(); KEYS as usize];
-        for (index, key) in (0..).zip(&mut keys) {
-            *key = maps
-                .keys
-                .get(&index, 0)
-                .map_err(map_error("read", "KEYS"))?;
-        }
-        Ok(Self {
-            keys,
-            key_epoch: word(KEY_EPOCH_WORD),
-            host_id: word(HOST_ID_WORD),
-        })
-    }
-}
-
-fn random_key() -> Result<KeyRecord, getrandom::Error> {
-    Ok(KeyRecord {
-        k0: getrandom::u64()?,
-        k1: getrandom::u64()?,
-    })
 }
 
 /// What was there to remove.
@@ -489,5 +259,16 @@ pub fn remove(instance: &str) -> Result<Removed, FilterError> {
     Ok(match info {
         Some(info) if info.ifindex != 0 => Removed::Filter(info.ifindex),
         _ => Removed::Remains,
+    })
+}
+
+pub(super) fn link_error(action: &'static str) -> impl FnOnce(io::Error) -> FilterError {
+    move |source| FilterError::Link { action, source }
+}
+
+pub(super) fn random_key() -> Result<KeyRecord, getrandom::Error> {
+    Ok(KeyRecord {
+        k0: getrandom::u64()?,
+        k1: getrandom::u64()?,
     })
 }

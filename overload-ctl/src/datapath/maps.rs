@@ -7,8 +7,9 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
 };
 use overload_common::abi::{
-    ControlCounters, ControlRecord, DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS,
-    InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS, PORT_WORDS, Reason, ReasonCounter,
+    ADMITTED_SETS, ADMITTED_SLOTS, AdmittedSlot, Bucket, ControlCounters, ControlRecord,
+    DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS, IndexSet, InstanceRecord,
+    InterfaceRecord, KeyRecord, MAX_CONTROLS, PORT_WORDS, REFUSED_SLOTS, Reason, ReasonCounter,
 };
 use thiserror::Error;
 
@@ -68,6 +69,8 @@ pub struct Maps {
     pub instance_id: u32,
     /// Limits.
     pub controls: MappedArray<ControlRecord>,
+    /// State of the rate limits.
+    pub buckets: MappedArray<Bucket>,
     /// Mode and addresses.
     pub interfaces: Array<MapData, InterfaceRecord>,
     /// Bitmap of protected ports.
@@ -94,10 +97,16 @@ impl Maps {
             .map_err(map_error("look at", "INSTANCE"))?
             .id();
         let controls = open("CONTROLS", MAX_CONTROLS)?;
+        let buckets = open("BUCKETS", MAX_CONTROLS)?;
+        // Read by the program only, which indexes them without a further check.
+        fits::<IndexSet>(open("ADMITTED_INDEX", ADMITTED_SETS)?, "ADMITTED_INDEX")?;
+        fits::<AdmittedSlot>(open("ADMITTED", ADMITTED_SLOTS)?, "ADMITTED")?;
+        fits::<u64>(open("REFUSED", REFUSED_SLOTS)?, "REFUSED")?;
         Ok(Self {
             instance: share(&instance, "INSTANCE", 1)?,
             instance_id,
             controls: share(&controls, "CONTROLS", MAX_CONTROLS)?,
+            buckets: share(&buckets, "BUCKETS", MAX_CONTROLS)?,
             interfaces: typed(
                 Map::Array(open("INTERFACES", INTERFACE_SLOTS)?),
                 "INTERFACES",
@@ -137,6 +146,11 @@ fn typed<T: TryFrom<Map, Error = MapError>>(map: Map, name: &'static str) -> Res
     T::try_from(map).map_err(|source| MapsError::Layout {
         what: format!("{name}: {source}"),
     })
+}
+
+/// An error unless the map is an array of such values.
+fn fits<V: Pod>(map: MapData, name: &'static str) -> Result<(), MapsError> {
+    typed::<Array<MapData, V>>(Map::Array(map), name).map(drop)
 }
 
 fn share<V: Pod>(

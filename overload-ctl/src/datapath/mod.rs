@@ -1,5 +1,6 @@
 //! The only place that knows aya: load, attach, pin, swap, read counters.
 
+pub mod apply;
 pub mod attach;
 pub mod capability;
 pub mod counters;
@@ -11,4 +12,5 @@ pub mod maps;
 pub mod object;
 pub mod pins;
 pub mod sandbox;
+pub mod start;
 pub mod tables;

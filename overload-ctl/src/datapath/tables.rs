@@ -1,11 +1,15 @@
 //! From a configuration to what the maps hold. Pure: no map is touched here.
 
-use std::net::Ipv4Addr;
+use std::{
+    collections::{HashMap, HashSet},
+    net::Ipv4Addr,
+};
 
 use overload_common::{
     abi::{
         ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, InterfaceRecord,
-        KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, PORT_WORDS, SCOPE_DEFAULT, SCOPE_HOST,
+        KeyRecord, MAX_ADDRESSES, MAX_CONTROLS, MAX_MACS, Mode, PORT_WORDS, SCOPE_DEFAULT,
+        SCOPE_HOST,
     },
     admit::{gcra, percentage},
     sip::host_key,
@@ -46,7 +50,29 @@ pub fn control_record(limit: Limit, generation: u32) -> ControlRecord {
 }
 const _: () = assert!(CLASSES == 4);
 
-/// The key of one destination; its value is the destination's place in the configuration.
+/// The control of each destination: one keeps that of its name, a new one gets a free one, and one
+/// that was just in use only when no other is left. `earlier` names the controls in use, where known.
+pub fn assign_controls(destinations: &[Destination], earlier: &[(u32, Option<&str>)]) -> Vec<u32> {
+    let by_name: HashMap<&str, u32> = earlier
+        .iter()
+        .filter_map(|(control, name)| Some(((*name)?, *control)))
+        .collect();
+    let kept: Vec<Option<u32>> = destinations
+        .iter()
+        .map(|d| by_name.get(d.name.as_str()).copied())
+        .collect();
+    let in_use: HashSet<u32> = earlier.iter().map(|(control, _)| *control).collect();
+    let taken: HashSet<u32> = kept.iter().flatten().copied().collect();
+    let all = 0..MAX_CONTROLS as u32;
+    let given_up = in_use.iter().copied().filter(|c| !taken.contains(c));
+    let mut free = all.filter(|c| !in_use.contains(c)).chain(given_up);
+    // The configuration has no more destinations than there are controls.
+    kept.into_iter()
+        .filter_map(|kept| kept.or_else(|| free.next()))
+        .collect()
+}
+
+/// The key of one destination; its value is the destination's control.
 pub fn destination_key(matches: &Match, generation: u32, uri_key: &KeyRecord) -> DestinationKey {
     match matches {
         Match::Host(host) => DestinationKey {
@@ -60,19 +86,6 @@ pub fn destination_key(matches: &Match, generation: u32, uri_key: &KeyRecord) ->
             hash: 0,
         },
     }
-}
-
-/// All entries of one generation.
-pub fn destination_entries(
-    destinations: &[Destination],
-    generation: u32,
-    uri_key: &KeyRecord,
-) -> Vec<(DestinationKey, u32)> {
-    destinations
-        .iter()
-        .map(|d| destination_key(&d.matches, generation, uri_key))
-        .zip(0..)
-        .collect()
 }
 
 /// The bitmap of protected ports.
@@ -185,37 +198,60 @@ mod tests {
     }
 
     #[test]
-    fn destinations_keep_their_place() {
+    fn destinations_have_keys_of_their_generation() {
         let key = KeyRecord { k0: 1, k1: 2 };
-        let destination = |name: &str, matches| Destination {
-            name: name.to_owned(),
-            matches,
-            limit: Limit::AcceptPercent(50.0),
-        };
-        let list = [
-            destination("a", Match::Host("gw1.example.net".to_owned())),
-            destination("b", Match::Host("gw2.example.net".to_owned())),
-            destination("rest", Match::Default),
-        ];
-        let entries = destination_entries(&list, 7, &key);
-        let host = |host: &str| DestinationKey {
-            generation: 7,
-            scope: SCOPE_HOST,
-            hash: host_key(1, 2, host),
-        };
-        let default = DestinationKey {
-            generation: 7,
-            scope: SCOPE_DEFAULT,
-            hash: 0,
-        };
         assert_eq!(
-            entries,
-            [
-                (host("gw1.example.net"), 0),
-                (host("gw2.example.net"), 1),
-                (default, 2)
-            ]
+            destination_key(&Match::Host("gw1.example.net".to_owned()), 7, &key),
+            DestinationKey {
+                generation: 7,
+                scope: SCOPE_HOST,
+                hash: host_key(1, 2, "gw1.example.net"),
+            }
         );
+        assert_eq!(
+            destination_key(&Match::Default, 7, &key),
+            DestinationKey {
+                generation: 7,
+                scope: SCOPE_DEFAULT,
+                hash: 0,
+            }
+        );
+    }
+
+    fn named(names: &[&str]) -> Vec<Destination> {
+        names
+            .iter()
+            .map(|name| Destination {
+                name: (*name).to_owned(),
+                matches: Match::Default,
+                limit: Limit::AcceptPercent(50.0),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_destination_keeps_the_control_of_its_name() {
+        assert_eq!(assign_controls(&named(&["a", "b", "c"]), &[]), [0, 1, 2]);
+        let earlier = [(0, Some("a")), (1, Some("b")), (5, None)];
+        assert_eq!(
+            assign_controls(&named(&["c", "b", "d", "a"]), &earlier),
+            [2, 1, 3, 0]
+        );
+        assert_eq!(assign_controls(&named(&["x"]), &earlier), [2]);
+    }
+
+    #[test]
+    fn controls_just_given_up_are_the_last_to_be_used() {
+        let names: Vec<String> = (0..MAX_CONTROLS).map(|n| n.to_string()).collect();
+        let earlier: Vec<(u32, Option<&str>)> =
+            (0..).zip(names.iter().map(|n| Some(n.as_str()))).collect();
+        assert_eq!(
+            assign_controls(&named(&["7", "new"]), &earlier[1..]),
+            [7, 0]
+        );
+        let with_all = assign_controls(&named(&["7", "new"]), &earlier);
+        assert_eq!(with_all[0], 7);
+        assert_ne!(with_all[1], 7);
     }
 
     #[test]

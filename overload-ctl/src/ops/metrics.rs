@@ -1,6 +1,6 @@
 //! The counters as Prometheus metrics, read from the maps at each scrape.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use overload_common::abi::{Event, Mode, Reason};
 use prometheus_client::{
@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::datapath::{
     counters::{Control, Counters},
+    filter::NamedControl,
     tables::{RecordLimit, limit_of},
 };
 
@@ -29,8 +30,8 @@ pub enum MetricsError {
 pub struct Metrics {
     /// What was counted.
     pub counters: Counters,
-    /// In the order of the controls.
-    pub destinations: std::sync::Arc<[String]>,
+    /// Names of the controls.
+    pub destinations: Arc<[NamedControl]>,
 }
 
 type Labels<'a> = [(&'a str, &'a str)];
@@ -146,10 +147,13 @@ impl Metrics {
     }
 
     fn named(&self) -> impl Iterator<Item = (&str, &Control)> {
-        self.destinations
-            .iter()
-            .map(String::as_str)
-            .zip(&self.counters.controls)
+        self.destinations.iter().filter_map(|destination| {
+            let controls = &self.counters.controls;
+            let at = controls
+                .binary_search_by_key(&destination.control, |c| c.index)
+                .ok()?;
+            Some((destination.name.as_str(), &controls[at]))
+        })
     }
 }
 
@@ -233,7 +237,8 @@ mod tests {
     use crate::{config::Limit, datapath::tables::control_record};
 
     fn metrics() -> Metrics {
-        let control = |limit, counters| Control {
+        let control = |index, limit, counters| Control {
+            index,
             record: control_record(limit, 1),
             counters,
         };
@@ -260,6 +265,7 @@ mod tests {
                     .collect(),
                 controls: vec![
                     control(
+                        2,
                         rate,
                         ControlCounters {
                             offered: 60,
@@ -268,10 +274,15 @@ mod tests {
                             shadow_refused: 30,
                         },
                     ),
-                    control(Limit::AcceptPercent(25.0), ControlCounters::default()),
+                    control(5, Limit::AcceptPercent(25.0), ControlCounters::default()),
                 ],
             },
-            destinations: ["gw1".to_owned(), "the \"rest\"\\".to_owned()].into(),
+            destinations: [(2, "gw1"), (5, "the \"rest\"\\")]
+                .map(|(control, name)| NamedControl {
+                    control,
+                    name: name.to_owned(),
+                })
+                .into(),
         }
     }
 

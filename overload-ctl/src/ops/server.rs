@@ -13,7 +13,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 use super::metrics::Metrics;
-use crate::datapath::filter::Filter;
+use crate::datapath::filter::{Filter, NamedControl};
 
 /// Media type of OpenMetrics text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -55,11 +55,11 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 
 struct Served {
     filter: Filter,
-    destinations: Arc<[String]>,
+    destinations: Arc<[NamedControl]>,
 }
 
 /// Serves until dropped.
-pub async fn serve(listener: TcpListener, filter: Filter, destinations: Vec<String>) {
+pub async fn serve(listener: TcpListener, filter: Filter, destinations: Vec<NamedControl>) {
     let served = Served {
         filter,
         destinations: destinations.into(),

@@ -1,0 +1,150 @@
+//! Puts a configuration in force on the maps of an instance.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::Ipv4Addr,
+    sync::atomic::Ordering,
+};
+
+use aya::{
+    maps::{MapError, PerCpuValues},
+    util::nr_cpus,
+};
+use overload_common::abi::{ControlCounters, ControlRecord, DestinationKey, KEY_URI, SCHEMA};
+
+use super::{
+    counters,
+    filter::{FilterError, GENERATION_WORD, Identity, SCHEMA_WORD},
+    interface::Interface,
+    mapped::write_control,
+    maps::{Maps, map_error},
+    tables,
+};
+use crate::{config::Config, state::State};
+
+/// Entry of the one interface of an instance.
+pub const INTERFACE_SLOT: u32 = 0;
+/// `BPF_NOEXIST`: two hosts with one hash must not pass unseen.
+const BPF_NOEXIST: u64 = 1;
+
+/// What a start is made of.
+pub struct Plan<'a> {
+    /// What is wanted.
+    pub config: &'a Config,
+    /// The interface it names.
+    pub interface: &'a Interface,
+    /// The addresses to protect.
+    pub addresses: &'a [Ipv4Addr],
+    /// Names of the controls of an earlier run, if they are those of its tables.
+    pub earlier: Option<&'a State>,
+}
+
+/// Puts a configuration in force on maps that may be in use: the tables of the next generation are
+/// written beside those in force, and one word switches over. Gives the control of each destination.
+pub fn apply(maps: &mut Maps, plan: &Plan<'_>) -> Result<Vec<u32>, FilterError> {
+    let Plan {
+        config, interface, ..
+    } = plan;
+    let generation = maps.instance.words(0)[GENERATION_WORD].load(Ordering::Acquire);
+    let in_force = Identity {
+        filter_id: maps.instance_id,
+        generation,
+    };
+    // The first one is 1: an empty table has 0.
+    let next = generation.wrapping_add(1);
+
+    let in_use = counters::records(maps)?;
+    let names: HashMap<u32, &str> = plan
+        .earlier
+        .filter(|state| state.identity == in_force)
+        .map(|state| state.names().collect())
+        .unwrap_or_default();
+    let earlier: Vec<(u32, Option<&str>)> = in_use
+        .iter()
+        .map(|(control, _)| (*control, names.get(control).copied()))
+        .collect();
+    let controls = tables::assign_controls(&config.destinations, &earlier);
+
+    let record = tables::interface_record(interface, plan.addresses, config.mode);
+    maps.interfaces
+        .set(INTERFACE_SLOT, record, 0)
+        .map_err(map_error("write", "INTERFACES"))?;
+    for (index, word) in (0..).zip(tables::port_bitmap(&config.interface.ports)) {
+        maps.ports
+            .set(index, word, 0)
+            .map_err(map_error("write", "PORTS"))?;
+    }
+    for (destination, control) in config.destinations.iter().zip(&controls) {
+        if names.get(control) != Some(&destination.name.as_str()) {
+            clear(maps, *control)?;
+        }
+        let record = tables::control_record(destination.limit, next as u32);
+        write_control(maps.controls.words(*control as usize), &record);
+    }
+    write_destinations(maps, config, &controls, next as u32)?;
+    maps.instance.words(0)[GENERATION_WORD].store(next, Ordering::Release);
+    maps.instance.words(0)[SCHEMA_WORD].store(SCHEMA, Ordering::Release);
+
+    remove_destinations(maps, |key| key.generation != next as u32)?;
+    let used: HashSet<u32> = controls.iter().copied().collect();
+    for (control, _) in in_use {
+        if !used.contains(&control) {
+            let words = maps.controls.words(control as usize);
+            write_control(words, &ControlRecord::default());
+        }
+    }
+    Ok(controls)
+}
+
+/// Forgets what a control did for another destination.
+fn clear(maps: &mut Maps, control: u32) -> Result<(), FilterError> {
+    for word in maps.buckets.words(control as usize) {
+        word.store(0, Ordering::Relaxed);
+    }
+    let zeros = vec![ControlCounters::default(); processors()?];
+    let zeros = PerCpuValues::try_from(zeros).map_err(FilterError::Processors)?;
+    maps.control_counters
+        .set(control, zeros, 0)
+        .map_err(map_error("write", "CONTROL_COUNTERS"))?;
+    Ok(())
+}
+
+/// Entries of a per-CPU value.
+fn processors() -> Result<usize, FilterError> {
+    nr_cpus().map_err(|(_, error)| FilterError::Processors(error))
+}
+
+fn write_destinations(
+    maps: &mut Maps,
+    config: &Config,
+    controls: &[u32],
+    generation: u32,
+) -> Result<(), FilterError> {
+    // An interrupted start may have left some.
+    remove_destinations(maps, |key| key.generation == generation)?;
+    let uri_key = maps
+        .keys
+        .get(&KEY_URI, 0)
+        .map_err(map_error("read", "KEYS"))?;
+    for (destination, control) in config.destinations.iter().zip(controls) {
+        let key = tables::destination_key(&destination.matches, generation, &uri_key);
+        maps.destinations
+            .insert(key, *control, BPF_NOEXIST)
+            .map_err(map_error("write", "DESTINATIONS"))?;
+    }
+    Ok(())
+}
+
+fn remove_destinations(
+    maps: &mut Maps,
+    unwanted: impl Fn(&DestinationKey) -> bool,
+) -> Result<(), FilterError> {
+    let keys: Result<Vec<DestinationKey>, MapError> = maps.destinations.keys().collect();
+    let keys = keys.map_err(map_error("read", "DESTINATIONS"))?;
+    for key in keys.iter().filter(|key| unwanted(key)) {
+        maps.destinations
+            .remove(key)
+            .map_err(map_error("write", "DESTINATIONS"))?;
+    }
+    Ok(())
+}
