@@ -1,9 +1,17 @@
 //! What operators do wrong, and controllers that die.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Output, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::Output,
+    thread::{self, sleep},
+    time::Duration,
+};
 
-use anyhow::{Context, Result};
-use overload_tests::{CLIENT, Config, Controller, Destination, Lab, Request, controller_binary};
+use anyhow::{Context, Result, anyhow};
+use overload_tests::{
+    CLIENT, Config, Controller, Destination, Lab, Process, Request, Sink, controller_binary, pace,
+};
 
 const FULL: &str = "full.example.net";
 const SERVER: &str = "192.0.2.1:5060";
@@ -42,8 +50,10 @@ fn a_second_controller_of_the_instance_is_refused() -> Result<()> {
     let config = refuse_all();
     let mut controller = Controller::start(&lab, &config)?;
     let before = lab.attached_program()?;
-    let output = run_with(&lab, &config.text(lab.instance()))?;
-    assert_one_sentence(&output, &[lab.instance()]);
+    let same = config.text(lab.instance());
+    assert_one_sentence(&run_with(&lab, &same)?, &[]);
+    let other_listener = format!("{same}\n[metrics]\nlisten = \"127.0.0.1:9465\"\n");
+    assert_one_sentence(&run_with(&lab, &other_listener)?, &[lab.instance()]);
     assert!(controller.process().running());
     assert_eq!(lab.attached_program()?, before);
     let client = lab.client.bind(&format!("{CLIENT}:5060"))?;
@@ -136,23 +146,17 @@ fn the_filter_outlives_a_killed_controller() -> Result<()> {
     let invite = Request::invite(FULL, "killed");
     let first = client.ask(&invite, SERVER, SOON)?.context("no answer")?;
     assert_eq!(first.status, 503);
+    let attached = lab.attached_program()?;
     controller.process().kill()?;
 
+    assert_eq!(lab.attached_program()?, attached);
     let again = client.ask(&invite, SERVER, SOON)?.context("no answer")?;
     assert_eq!(again, first);
     let fresh = Request::invite(FULL, "killed-fresh");
     assert!(client.ask(&fresh, SERVER, SOON)?.is_some());
     let status = controller.status()?;
     assert_eq!(status.destination("full")?.refused, 2);
-
-    // Takes over: same keys, hence the same tag, and the counters go on.
-    let successor = Controller::start_with(&lab, controller.config().clone())?;
-    let after = client.ask(&invite, SERVER, SOON)?.context("no answer")?;
-    assert_eq!(after, first);
-    let status = successor.status()?;
-    assert_eq!(status.destination("full")?.refused, 2);
-    assert_eq!(status.reason("refused_copy")?, 2);
-    drop(successor);
+    assert_eq!(status.reason("refused_copy")?, 1);
 
     controller.command(&["detach"])?;
     assert_nothing_left(&lab)?;
@@ -160,4 +164,57 @@ fn the_filter_outlives_a_killed_controller() -> Result<()> {
     client.send(invite.to_string(), SERVER)?;
     assert!(server.receive(SOON)?.is_some());
     Ok(())
+}
+
+#[test]
+fn a_new_controller_takes_over_without_a_gap() -> Result<()> {
+    let lab = Lab::new()?;
+    let mut controller = Controller::start(&lab, &refuse_all())?;
+    let proxy = Sink::start(&lab.host, SERVER)?;
+    let client = lab.client.bind(&format!("{CLIENT}:5060"))?;
+    let invite = Request::invite(FULL, "takeover");
+    let first = client.ask(&invite, SERVER, SOON)?.context("no answer")?;
+
+    let load = lab.client.bind(&format!("{CLIENT}:5061"))?;
+    let answers = Sink::read(load.share()?)?;
+    let offered = 3000;
+    let sender = thread::spawn(move || {
+        pace(&load, SERVER, 1000.0, offered, |number| {
+            Request::invite(FULL, &format!("takeover-{number}")).to_string()
+        })
+    });
+    sleep(Duration::from_millis(500));
+    controller.process().kill()?;
+    sleep(Duration::from_millis(500));
+    let successor = Controller::start_with(&lab, controller.config().clone())?;
+    sender
+        .join()
+        .map_err(|_| anyhow!("the sender panicked"))??;
+    assert_eq!(answers.stop()?.len(), offered as usize);
+
+    // Same keys, same host: the same tag, and the ACK of a refusal from before is still known.
+    let after = client.ask(&invite, SERVER, SOON)?.context("no answer")?;
+    assert_eq!(after, first);
+    client.send(invite.ack(&first).to_string(), SERVER)?;
+    assert_eq!(proxy.stop()?, [""; 0]);
+    assert_eq!(successor.status()?.reason("own_ack")?, 1);
+    Ok(())
+}
+
+#[test]
+fn run_with_detach_takes_the_filter_with_it() -> Result<()> {
+    let lab = Lab::new()?;
+    let mut controller = Controller::start(&lab, &refuse_all())?;
+    controller.process().stop()?;
+    assert_ne!(lab.attached_program()?, "");
+    drop(controller);
+    assert_nothing_left(&lab)?;
+    let path = Controller::write_config(&lab, "detach.toml", &refuse_all().text(lab.instance()))?;
+    let mut command = lab.host.command(&controller_binary()?.to_string_lossy());
+    command.args(["run", "--detach", "--config"]).arg(path);
+    let mut process = Process::start(command, "detaching", lab.directory())?;
+    process.wait_for_log("protecting", Duration::from_secs(20))?;
+    assert_ne!(lab.attached_program()?, "");
+    assert!(process.stop()?.success());
+    assert_nothing_left(&lab)
 }
