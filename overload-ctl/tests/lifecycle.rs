@@ -10,7 +10,7 @@ use std::{
 };
 
 use overload_common::abi::ControlCounters;
-use overload_ctl::datapath::maps::Maps;
+use overload_ctl::datapath::{filter::Filter, maps::Maps};
 use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_overload-ctl");
@@ -321,6 +321,31 @@ fn a_takeover_from_another_version_replaces_the_maps() {
     let status = lab.status();
     assert_eq!(status["fault"], Value::Null);
     assert_eq!(names(&status), ["a", "b"]);
+}
+
+#[test]
+fn r3261_19_3_a_new_tag_key_leaves_the_last_one_valid() {
+    let Some(lab) = Lab::new() else { return };
+    drop(lab.run(&lab.config("native", TWO)));
+    let keys = || {
+        let maps = Maps::open(&lab.pins().join("maps")).expect("maps");
+        let keys: Result<Vec<_>, _> = maps.keys.iter().collect();
+        let epoch = maps.instance.words(0)[2].load(Ordering::Acquire);
+        (keys.expect("keys"), epoch)
+    };
+    let (first, epoch) = keys();
+    assert_eq!(epoch, 0);
+    let mut filter = Filter::open(&lab.name).expect("attached");
+    filter.rotate_key().expect("rotated");
+    let (second, epoch) = keys();
+    assert_eq!(epoch, 1);
+    assert_ne!(second[1], first[1], "epoch 1 has a new key");
+    assert_eq!((second[0], &second[2..]), (first[0], &first[2..]));
+    filter.rotate_key().expect("rotated");
+    let (third, epoch) = keys();
+    assert_eq!(epoch, 0);
+    assert_ne!(third[0], second[0], "epoch 0 has a new key");
+    assert_eq!(third[1..], second[1..]);
 }
 
 #[test]

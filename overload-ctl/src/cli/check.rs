@@ -12,7 +12,7 @@ pub(super) fn check(file: &Path) -> Result<(), Failure> {
     let (config, warnings) = config::load(file)?;
     let mut out = io::stdout().lock();
     for warning in warnings {
-        writeln!(out, "{warning}")?;
+        writeln!(out, "warning: {warning}")?;
     }
     let count = config.destinations.len();
     let plural = if count == 1 { "" } else { "s" };

@@ -23,9 +23,10 @@ use crate::{
     state::State,
 };
 
-/// Life of a tag key as the one of new tags. Each is valid for one more such time, and tags are
-/// remembered for 64 s at most.
+/// Life of a tag key as the one of new tags. Each is valid for one more such time, which must cover
+/// the ACK to the last refusal under it: twice 64 * T1 (RFC 3261 17.2.1).
 const KEY_LIFE: Duration = Duration::from_hours(1);
+const _: () = assert!(KEY_LIFE.as_secs() >= 64);
 
 pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     let (config, warnings) = config::load(file)?;

@@ -152,7 +152,7 @@ pub enum Problem {
     BurstWithoutRate(String),
 }
 
-/// Something lawful that is seldom meant, printed as `file:line:column: warning: …`.
+/// Something lawful that is seldom meant, printed as `file:line:column: …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Warning {
     /// The file.
@@ -166,12 +166,7 @@ pub struct Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Position { line, column } = self.position;
-        write!(
-            f,
-            "{}:{line}:{column}: warning: {}",
-            self.path.display(),
-            self.kind
-        )
+        write!(f, "{}:{line}:{column}: {}", self.path.display(), self.kind)
     }
 }
 

@@ -496,23 +496,23 @@ fn warnings() {
     for (text, expected) in [
         (
             destination("rate_per_second = 5\nburst = 9"),
-            "c.toml:7:9: warning: burst = 9 is less than 10 (10, or 20 ms of the rate): calls that arrive together are refused below the rate",
+            "c.toml:7:9: burst = 9 is less than 10 (10, or 20 ms of the rate): calls that arrive together are refused below the rate",
         ),
         (
             destination("rate_per_second = 1000\nburst = 19"),
-            "c.toml:7:9: warning: burst = 19 is less than 20 (10, or 20 ms of the rate): calls that arrive together are refused below the rate",
+            "c.toml:7:9: burst = 19 is less than 20 (10, or 20 ms of the rate): calls that arrive together are refused below the rate",
         ),
         (
             destination("rate_per_second = 0"),
-            "c.toml:3:1: warning: destination \"a\" admits nothing: every new request to it is refused",
+            "c.toml:3:1: destination \"a\" admits nothing: every new request to it is refused",
         ),
         (
             destination("accept_percent = 0.0"),
-            "c.toml:3:1: warning: destination \"a\" admits nothing: every new request to it is refused",
+            "c.toml:3:1: destination \"a\" admits nothing: every new request to it is refused",
         ),
         (
             INTERFACE.to_owned(),
-            "c.toml:1:1: warning: no default destination: requests to hosts not named here are all admitted",
+            "c.toml:1:1: no default destination: requests to hosts not named here are all admitted",
         ),
     ] {
         assert_eq!(accepted(&text).1, [expected]);
