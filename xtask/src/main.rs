@@ -1,5 +1,6 @@
 //! Chores of this workspace, run as `cargo xtask <command>`.
 
+mod demo;
 mod ebpf;
 mod setup;
 mod shell;
@@ -29,6 +30,8 @@ enum Command {
     },
     /// Run every check there is, as CI does (needs root)
     Test,
+    /// Show the filter at work between a caller at five times the limit and a proxy (needs root)
+    Demo,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf { check: false } => ebpf::build_and_install(),
         Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
         Command::Test => test::run(),
+        Command::Demo => demo::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
