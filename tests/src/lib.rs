@@ -12,6 +12,7 @@ mod kamailio;
 mod lab;
 mod message;
 mod namespace;
+pub mod packet;
 mod process;
 mod run_time;
 mod sender;
