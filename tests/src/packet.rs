@@ -1,0 +1,20 @@
+//! Packet tests: frames run through the real filter on private maps, and an oracle that shares no code
+//! with it. Needs root and BPF, but no namespaces.
+
+mod filter;
+mod frame;
+mod mutate;
+mod oracle;
+mod random;
+mod request;
+mod sip;
+mod template;
+
+pub use filter::{Filter, HOST, OTHER_HOST, T0};
+pub use frame::{CLIENT_MAC, Datagram, FrameError, SERVER_MAC, checksum, internet_sum};
+pub use mutate::mutate;
+pub use oracle::check_reply;
+pub use random::Random;
+pub use request::{Request, read_request};
+pub use sip::{Message, Via, read_response, split_list};
+pub use template::{ack, base, edit, sdp, tag, templates, unique};

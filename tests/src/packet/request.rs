@@ -1,0 +1,153 @@
+//! The oracle's own reading of a request: may it be answered without the proxy, and where to?
+
+use super::sip::{Message, Via, find, is_token, params, split, split_list, trim};
+
+/// A request that may be answered.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The message from its request line on.
+    pub message: Message,
+    /// Method.
+    pub method: String,
+    /// The first Via value.
+    pub top: Via,
+    /// All Via values as they stand, in order.
+    pub vias: Vec<Vec<u8>>,
+}
+
+/// Methods the filter may judge.
+pub const JUDGED: [&str; 6] = [
+    "INVITE",
+    "MESSAGE",
+    "REGISTER",
+    "SUBSCRIBE",
+    "OPTIONS",
+    "PUBLISH",
+];
+
+/// Reads a datagram; an error says why nobody but the proxy may answer it.
+pub fn read_request(datagram: &[u8]) -> Result<Request, &'static str> {
+    // RFC 3261 7.5: line ends before the start line are ignored.
+    let mut bytes = datagram;
+    while let Some(rest) = bytes.strip_prefix(b"\r\n") {
+        bytes = rest;
+    }
+    let message = Message::read(bytes)?;
+    let method = request_line(&message.start)?;
+    for name in ["from", "to", "call-id", "cseq"] {
+        match message.values(name).len() {
+            0 => return Err("a header is missing"),
+            1 => {}
+            _ => return Err("a header stands twice"),
+        }
+    }
+    if message.values("max-forwards").len() > 1 {
+        return Err("Max-Forwards twice");
+    }
+    if message.single("max-forwards") == Some(b"0") {
+        return Err("Max-Forwards is 0");
+    }
+    let rows = message.values("via");
+    let vias = split_list(&rows).ok_or("a Via is left open")?;
+    let top = Via::read(vias.first().ok_or("no Via")?).ok_or("the top Via is malformed")?;
+    check_top(&top)?;
+    if message.single("call-id").is_none_or(<[u8]>::is_empty) {
+        return Err("Call-ID is empty");
+    }
+    check_cseq(message.single("cseq").unwrap_or_default(), &method)?;
+    address(message.single("from").unwrap_or_default()).ok_or("From is malformed")?;
+    let to = address(message.single("to").unwrap_or_default()).ok_or("To is malformed")?;
+    if to.iter().any(|(name, _)| name == b"tag") {
+        return Err("To has a tag");
+    }
+    let event = message.single("event").unwrap_or_default();
+    let package = event.split(|byte| *byte == b';').next().unwrap_or_default();
+    if method == "SUBSCRIBE" && trim(package).eq_ignore_ascii_case(b"load-control") {
+        return Err("a load-control subscription");
+    }
+    let vias = vias.into_iter().map(<[u8]>::to_vec).collect();
+    Ok(Request {
+        message,
+        method,
+        top,
+        vias,
+    })
+}
+
+/// The method of `Method SP Request-URI SP SIP/2.0`.
+fn request_line(line: &[u8]) -> Result<String, &'static str> {
+    let parts: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [method, uri, version] = parts[..] else {
+        return Err("no request line");
+    };
+    if !version.eq_ignore_ascii_case(b"SIP/2.0") {
+        return Err("another version");
+    }
+    let method = String::from_utf8_lossy(method).into_owned();
+    if !JUDGED.contains(&method.as_str()) {
+        return Err("a method that is not judged");
+    }
+    if uri.iter().any(|byte| *byte <= b' ') {
+        return Err("blanks in the Request-URI");
+    }
+    let colon = find(uri, b":").ok_or("no scheme")?;
+    let scheme = uri[..colon].to_ascii_lowercase();
+    let rest = &uri[colon + 1..];
+    let ats = rest.iter().filter(|byte| **byte == b'@').count();
+    match &scheme[..] {
+        b"tel" => Ok(method),
+        b"sip" | b"sips" if rest.is_empty() || rest.ends_with(b"@") || ats > 1 => {
+            Err("no host in the Request-URI")
+        }
+        b"sip" | b"sips" => Ok(method),
+        _ => Err("a foreign scheme"),
+    }
+}
+
+/// What RFC 3261 18.2.2 needs, and what would turn a reply away from the sender.
+fn check_top(top: &Via) -> Result<(), &'static str> {
+    if top.transport != b"UDP" {
+        return Err("the top Via is not UDP");
+    }
+    if !top.param("maddr").is_empty() {
+        return Err("maddr");
+    }
+    if top.param("rport").len() > 1 || top.param("received").len() > 1 {
+        return Err("a Via parameter stands twice");
+    }
+    match top.param("branch")[..] {
+        [Some(branch)] if branch.len() > 7 && branch[..7].eq_ignore_ascii_case(b"z9hG4bK") => {
+            Ok(())
+        }
+        _ => Err("no branch"),
+    }
+}
+
+fn check_cseq(value: &[u8], method: &str) -> Result<(), &'static str> {
+    let blank = |byte: &u8| b" \t\r\n".contains(byte);
+    let end = value.iter().position(blank).ok_or("CSeq has one word")?;
+    let number = std::str::from_utf8(&value[..end]).unwrap_or_default();
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) || number.parse::<u32>().is_err() {
+        return Err("CSeq is no number");
+    }
+    if trim(&value[end..]) != method.as_bytes() {
+        return Err("CSeq has another method");
+    }
+    Ok(())
+}
+
+/// Parameters of a From or To value (RFC 3261 20.10: without brackets all parameters are the header's).
+fn address(value: &[u8]) -> Option<Vec<super::sip::Param>> {
+    let pieces = split(value, b';')?;
+    let uri = trim(pieces[0]);
+    let uri = match uri.strip_suffix(b">") {
+        Some(open) => &open[open.iter().rposition(|byte| *byte == b'<')? + 1..],
+        None => uri,
+    };
+    let colon = uri.iter().position(|byte| *byte == b':')?;
+    let scheme = &uri[..colon];
+    if scheme.is_empty() || !scheme.iter().all(|byte| is_token(*byte)) {
+        return None;
+    }
+    params(&pieces[1..])
+}
