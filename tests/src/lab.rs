@@ -1,7 +1,7 @@
 //! Two namespaces, a cable, and a directory for what the programs write.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{self, Command},
     sync::atomic::{AtomicU32, Ordering},
@@ -27,6 +27,7 @@ pub const HOST_INTERFACE: &str = "sip0";
 const CLIENT_MAC: &str = "02:00:00:00:00:10";
 const HOST_MAC: &str = "02:00:00:00:00:01";
 const PREFIX: &str = "olc-";
+const INSTANCE_PREFIX: &str = "lab-";
 
 /// The test bed. Checksum offload stays as veth has it: a request arrives with only the pseudo-header
 /// sum in its checksum field, as from a local virtual machine.
@@ -63,7 +64,7 @@ impl Lab {
             client: Namespace::create(&format!("{PREFIX}client-{identity}"))?,
             host: Namespace::create(&format!("{PREFIX}host-{identity}"))?,
             directory,
-            instance: format!("lab-{identity}"),
+            instance: format!("{INSTANCE_PREFIX}{identity}"),
             peer_program: None,
         };
         lab.join()?;
@@ -157,10 +158,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        for leftover in [self.directory.clone(), self.pins()] {
-            if leftover.exists()
-                && let Err(error) = fs::remove_dir_all(&leftover)
-            {
+        for leftover in [
+            self.directory.clone(),
+            self.pins(),
+            state_file(&self.instance),
+        ] {
+            if let Err(error) = remove(&leftover) {
                 eprintln!("cannot remove {}: {error}", leftover.display());
             }
         }
@@ -170,6 +173,24 @@ impl Drop for Lab {
 /// Where the controller pins an instance.
 fn pin_directory(instance: &str) -> PathBuf {
     Path::new("/sys/fs/bpf/overload").join(instance)
+}
+
+/// Where the controller notes the names of an instance.
+fn state_file(instance: &str) -> PathBuf {
+    Path::new("/run/overload-ctl").join(format!("{instance}.json"))
+}
+
+/// Removes a file or a directory with all in it, if it is there.
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Attaches a program that only passes; it is part of the committed object.
@@ -193,7 +214,7 @@ fn attach_pass(namespace: &Namespace, interface: &str) -> Result<Ebpf> {
     Ok(object)
 }
 
-/// Removes namespaces, pins and directories of labs whose process has ended.
+/// Removes what labs whose process has ended left behind.
 fn sweep() -> Result<()> {
     for line in run(Command::new("ip").args(["netns", "list"]))?.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
@@ -201,9 +222,14 @@ fn sweep() -> Result<()> {
             run(Command::new("ip").args(["netns", "delete", name]))?;
         }
     }
-    let pins = pin_directory("");
-    for (directory, prefix) in [(std::env::temp_dir(), PREFIX), (pins, "lab-")] {
-        let Ok(entries) = fs::read_dir(&directory) else {
+    let (pins, state) = (pin_directory(""), state_file(""));
+    let state = state.parent().unwrap_or(&state);
+    for (directory, prefix) in [
+        (std::env::temp_dir().as_path(), PREFIX),
+        (&pins, INSTANCE_PREFIX),
+        (state, INSTANCE_PREFIX),
+    ] {
+        let Ok(entries) = fs::read_dir(directory) else {
             continue;
         };
         for entry in entries.flatten() {
@@ -213,14 +239,15 @@ fn sweep() -> Result<()> {
                 .and_then(|name| name.strip_prefix(prefix))
                 .is_some_and(is_stale)
             {
-                fs::remove_dir_all(entry.path())?;
+                let path = entry.path();
+                remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
     }
     Ok(())
 }
 
-/// Whether a name `[client-|host-]PID-NUMBER` belongs to a process that has ended.
+/// Whether a name `[client-|host-]PID-NUMBER[.json]` belongs to a process that has ended.
 fn is_stale(identity: &str) -> bool {
     identity
         .trim_start_matches(|c: char| !c.is_ascii_digit())

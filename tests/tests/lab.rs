@@ -1,6 +1,6 @@
 //! The lab itself, without the filter.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::Result;
 use overload_tests::{
@@ -53,12 +53,21 @@ fn the_client_end_has_a_native_program_unless_told_otherwise() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_was_left_behind_is_removed() -> Result<()> {
+fn what_a_killed_run_left_behind_is_removed() -> Result<()> {
     // No process has this id: it is above the kernel's limit.
-    let name = "olc-host-99999999-0";
-    overload_tests::run(std::process::Command::new("ip").args(["netns", "add", name]))?;
+    let stale = "99999999-0";
+    let namespace = format!("olc-host-{stale}");
+    overload_tests::run(Command::new("ip").args(["netns", "add", &namespace]))?;
+    let directory = std::env::temp_dir().join(format!("olc-{stale}"));
+    fs::create_dir(&directory)?;
+    let state = Path::new("/run/overload-ctl");
+    fs::create_dir_all(state)?;
+    let state = state.join(format!("lab-{stale}.json"));
+    fs::write(&state, "")?;
     let _lab = Lab::new()?;
-    assert!(!Path::new("/run/netns").join(name).exists());
+    for path in [&Path::new("/run/netns").join(namespace), &directory, &state] {
+        assert!(!path.exists(), "{} is still there", path.display());
+    }
     Ok(())
 }
 
