@@ -212,12 +212,20 @@ fn a_new_controller_takes_over_without_a_gap() -> Result<()> {
         .map_err(|_| anyhow!("the sender panicked"))??;
     assert_eq!(answers.stop()?.len(), offered as usize);
 
-    // Same keys, same host: the same tag, and the ACK of a refusal from before is still known.
+    // Keys, memory and counters go on: a copy gets the same answer and is charged to nobody, the ACK to a
+    // refusal from before is known.
     let after = client.ask(&invite, SERVER, SOON)?.context("no answer")?;
     assert_eq!(after, first);
     client.send(invite.ack(&first).to_string(), SERVER)?;
     assert_eq!(proxy.stop()?, [""; 0]);
-    assert_eq!(successor.status()?.reason("own_ack")?, 1);
+    let status = successor.status()?;
+    assert_eq!(status.reason("own_ack")?, 1);
+    assert_eq!(status.reason("refused_copy")?, 1);
+    let full = status.destination("full")?;
+    assert_eq!(
+        (full.offered, full.refused),
+        (u64::from(offered) + 1, u64::from(offered) + 1)
+    );
     Ok(())
 }
 
