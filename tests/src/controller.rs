@@ -36,6 +36,14 @@ impl Destination {
         }
     }
 
+    /// Of the requests to `host`, so many in a hundred are admitted.
+    pub fn percent(name: &str, host: &str, accept_percent: f64) -> Self {
+        Self {
+            limit: format!("accept_percent = {accept_percent:?}\n"),
+            ..Self::host(name, host, 0.0, 1)
+        }
+    }
+
     /// What no other destination matches.
     pub fn default(rate_per_second: f64, burst: u32) -> Self {
         Self {

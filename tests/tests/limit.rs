@@ -218,3 +218,38 @@ fn limit_zero_under_load_lets_only_the_unlimited_through() -> Result<()> {
     assert_eq!(status.destination("open")?.admitted, 38);
     Ok(())
 }
+
+#[test]
+fn percentage_and_default_destination_judge_what_is_theirs() -> Result<()> {
+    let lab = Lab::new()?;
+    let config = Config::new(&[
+        Destination::percent("share", "share.example.net", 80.0),
+        Destination::default(0.0, 10),
+    ]);
+    let controller = Controller::start(&lab, &config)?;
+    let proxy = Sink::start(&lab.host, SERVER)?;
+    let client = lab.client.bind(&format!("{CLIENT}:5060"))?;
+    let answers = Sink::read(client.share()?)?;
+    let message = |number: u32| {
+        // Each fifth is for a host that is not configured.
+        let host = if number % 5 == 0 {
+            "other.example.net"
+        } else {
+            "share.example.net"
+        };
+        Request::invite(host, &format!("percent-{number}")).to_string()
+    };
+    pace(&client, SERVER, 2000.0, 2500, message)?;
+    let refused = answers.stop()?.len() as u64;
+    let passed = proxy.stop()?;
+    let status = controller.status()?;
+    let (share, default) = (status.destination("share")?, status.destination("default")?);
+    assert_eq!((default.offered, default.refused), (500, 500));
+    assert_eq!(share.offered, 2000);
+    assert_eq!(share.admitted, passed.len() as u64);
+    assert_eq!(share.refused + 500, refused);
+    assert_eq!(status.reason("percent_limit")?, share.refused);
+    // 1600 are expected; five standard deviations are 90.
+    assert!((1510..=1690).contains(&share.admitted), "{share:?}");
+    Ok(())
+}
