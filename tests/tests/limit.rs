@@ -232,7 +232,7 @@ fn percentage_and_default_destination_judge_what_is_theirs() -> Result<()> {
     let answers = Sink::read(client.share()?)?;
     let message = |number: u32| {
         // Each fifth is for a host that is not configured.
-        let host = if number % 5 == 0 {
+        let host = if number.is_multiple_of(5) {
             "other.example.net"
         } else {
             "share.example.net"
