@@ -60,12 +60,12 @@ fn what_a_killed_run_left_behind_is_removed() -> Result<()> {
     overload_tests::run(Command::new("ip").args(["netns", "add", &namespace]))?;
     let directory = std::env::temp_dir().join(format!("olc-{stale}"));
     fs::create_dir(&directory)?;
-    let state = Path::new("/run/overload-ctl");
-    fs::create_dir_all(state)?;
-    let state = state.join(format!("lab-{stale}.json"));
-    fs::write(&state, "")?;
+    let notes = Path::new("/run/overload-ctl");
+    fs::create_dir_all(notes)?;
+    let note = notes.join(format!("lab-{stale}.json"));
+    fs::write(&note, "")?;
     let _lab = Lab::new()?;
-    for path in [&Path::new("/run/netns").join(namespace), &directory, &state] {
+    for path in [&Path::new("/run/netns").join(namespace), &directory, &note] {
         assert!(!path.exists(), "{} is still there", path.display());
     }
     Ok(())
