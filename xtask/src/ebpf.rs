@@ -66,6 +66,11 @@ pub fn install_checked() -> Result<()> {
     install(&built, &Record::read(&record_of(&built))?)
 }
 
+/// Builds the programs of the benchmark, which are never committed, and gives their object.
+pub fn build_bench() -> Result<PathBuf> {
+    build::build_bench(&Toolchain::ensure()?)
+}
+
 /// Lints the kernel program; every warning is an error.
 pub fn clippy() -> Result<()> {
     build::clippy(&Toolchain::ensure()?)

@@ -1,12 +1,13 @@
 //! Chores of this workspace, run as `cargo xtask <command>`.
 
+mod bench;
 mod demo;
 mod ebpf;
 mod setup;
 mod shell;
 mod test;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -32,6 +33,15 @@ enum Command {
     Test,
     /// Show the filter at work between a caller at five times the limit and a proxy (needs root)
     Demo,
+    /// Measure the filter beside floors and a peer (needs root)
+    Bench {
+        /// Few runs: shows that every path can be measured, not what it costs
+        #[arg(long)]
+        quick: bool,
+        /// Write the figures to this file too
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -41,6 +51,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
         Command::Test => test::run(),
         Command::Demo => demo::run(),
+        Command::Bench { quick, json } => bench::run(quick, json.as_deref()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -100,6 +100,11 @@ impl Sandbox {
             pinned_maps: None,
         })?;
         pass_program(&mut ebpf)?.load()?;
+        Self::from_ebpf(ebpf, protected)
+    }
+
+    /// The same of another object that has the filter's maps, its programs loaded by the caller.
+    pub fn from_ebpf(ebpf: Ebpf, protected: &Protected) -> Result<Self, SandboxError> {
         let seed = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or(Duration::ZERO)
@@ -139,12 +144,13 @@ impl Sandbox {
     pub fn protect(&mut self, protected: &Protected) -> Result<(), SandboxError> {
         let mut addresses = [[0; 16]; MAX_ADDRESSES];
         addresses[0] = protected.address.to_ipv6_mapped().octets();
-        let [a, b, c, d, e, f] = protected.mac;
+        let mut mac = [0; 8];
+        mac[..6].copy_from_slice(&protected.mac);
         let record = InterfaceRecord {
             mode: protected.mode as u32,
             address_count: 1,
             addresses,
-            macs: [u64::from_le_bytes([a, b, c, d, e, f, 0, 0]); MAX_MACS],
+            macs: [u64::from_le_bytes(mac); MAX_MACS],
             max_frame: protected.max_frame,
             ifindex: 0,
         };
@@ -276,6 +282,15 @@ impl Sandbox {
         program.info().ok()?.verified_instruction_count()
     }
 
+    /// A program of the object, to be run or attached by the caller.
+    pub fn program(&mut self, name: &'static str) -> Result<&mut Xdp, SandboxError> {
+        let program = self
+            .ebpf
+            .program_mut(name)
+            .ok_or(LoadError::Missing(name))?;
+        Ok(program.try_into()?)
+    }
+
     /// Counters by reason, summed over CPUs, in the order of [`Reason::ALL`].
     pub fn reasons(&self) -> Result<Vec<ReasonCounter>, SandboxError> {
         Reason::ALL
@@ -346,7 +361,8 @@ impl Sandbox {
             .map_err(|source| SandboxError::Map { name, source })
     }
 
-    fn per_cpu<V: Pod>(&self, name: &'static str, index: u32) -> Result<Vec<V>, SandboxError> {
+    /// One entry of a per-CPU array map, a value for each CPU.
+    pub fn per_cpu<V: Pod>(&self, name: &'static str, index: u32) -> Result<Vec<V>, SandboxError> {
         let map = self.ebpf.map(name).ok_or(LoadError::Missing(name))?;
         let map: PerCpuArray<&MapData, V> = map
             .try_into()

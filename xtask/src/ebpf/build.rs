@@ -27,17 +27,9 @@ pub fn stripped_object() -> Result<PathBuf> {
 /// Builds the object and describes it.
 pub fn build(toolchain: &Toolchain) -> Result<(PathBuf, Record)> {
     let machine = paths::machine(&toolchain.library_sources())?;
-    shell::run(with_arguments(&mut toolchain.cargo("build")?, &machine)?)?;
-    let linked = own_target_dir()?.join(TARGET).join("release/overload");
+    let linked = link(toolchain, &machine, "overload")?;
     let object = stripped_object()?;
-    // Debug information is four fifths of the file; the kernel reads BTF only.
-    shell::run(
-        toolchain
-            .llvm("llvm-objcopy")
-            .arg("--strip-debug")
-            .arg(&linked)
-            .arg(&object),
-    )?;
+    strip(toolchain, &linked, &object)?;
     let sections = shell::read(
         toolchain
             .llvm("llvm-readelf")
@@ -61,6 +53,32 @@ pub fn build(toolchain: &Toolchain) -> Result<(PathBuf, Record)> {
         tools: toolchain.tools().clone(),
     };
     Ok((object, record))
+}
+
+/// Builds the programs of the benchmark and gives their stripped object.
+pub fn build_bench(toolchain: &Toolchain) -> Result<PathBuf> {
+    let machine = paths::machine(&toolchain.library_sources())?;
+    let linked = link(toolchain, &machine, "overload-bench")?;
+    let object = own_target_dir()?.join("overload-bench.o");
+    strip(toolchain, &linked, &object)?;
+    Ok(object)
+}
+
+fn link(toolchain: &Toolchain, machine: &Machine, name: &str) -> Result<PathBuf> {
+    let mut cargo = toolchain.cargo("build")?;
+    shell::run(with_arguments(&mut cargo, machine)?.args(["--bin", name]))?;
+    Ok(own_target_dir()?.join(TARGET).join("release").join(name))
+}
+
+/// Debug information is four fifths of the file; the kernel reads BTF only.
+fn strip(toolchain: &Toolchain, linked: &Path, object: &Path) -> Result<()> {
+    shell::run(
+        toolchain
+            .llvm("llvm-objcopy")
+            .arg("--strip-debug")
+            .arg(linked)
+            .arg(object),
+    )
 }
 
 /// Lints the kernel program for the target it runs on.
