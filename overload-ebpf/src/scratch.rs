@@ -9,6 +9,8 @@ pub const SCAN_MAX: u32 = 4032;
 pub const LINES_MAX: u32 = 64;
 /// Pieces of copied headers a reply is built from.
 pub const SEGMENTS_MAX: usize = 16;
+/// Places where a reply differs from the lines it copies: three, and one that ends the list.
+pub const EDITS_MAX: usize = 4;
 
 const BYTES_MASK: u32 = 4095;
 
@@ -27,23 +29,22 @@ pub struct Scratch {
     pub params: [u64; 8],
     /// Copied pieces of the header section: start above, end.
     pub segments: [u32; SEGMENTS_MAX],
-    /// Running hash.
-    pub hash: [u64; 4],
+    /// Sorted edits of a reply.
+    pub edits: [u64; EDITS_MAX],
     /// What is known of the packet.
     pub meta: Meta,
     /// The reply, from its Ethernet header on.
-    pub out: [u8; 8192 + 64],
+    out: [u8; 8192 + 64],
 }
 
 /// Loop state kept in memory, so that the verifier forgets it between passes.
 #[repr(C)]
 pub struct Walk {
     pub bits: u64,
+    pub header: u64,
     pub block: u32,
     pub last_block: u32,
     pub start: u32,
-    pub header: u32,
-    pub copied: u32,
     pub segments: u32,
     pub state: u32,
     pub cursor: u32,
@@ -86,6 +87,12 @@ pub struct Meta {
     pub verify: u64,
     /// Key epoch of the tag.
     pub epoch: u64,
+    /// Coarse time of the packet, ns.
+    pub now: u64,
+    /// Answer of a stage that is given after the next.
+    pub answer: u32,
+    /// Keeps the layout free of padding.
+    pub reserved: u32,
 }
 
 /// A pointer to this CPU's scratch.
@@ -144,6 +151,13 @@ impl Work {
                     .write_unaligned(zero);
             }
         }
+    }
+
+    /// Start of the reply.
+    #[inline(always)]
+    pub fn out(self) -> *mut u8 {
+        // SAFETY: a field of live map memory.
+        unsafe { (&raw mut (*self.0).out).cast() }
     }
 
     /// Start of the datagram's copy.

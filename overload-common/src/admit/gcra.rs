@@ -43,10 +43,10 @@ pub fn tolerance_ticks(period: u64, burst: f64) -> u64 {
     whole
 }
 
-/// Tolerances by class, in the proportions of RFC 7415 3.5.2 and its 3.5.1 (TAU2 = 2 TAU1):
-/// normal admits the burst (at least TAU1 = 5 periods), emergency and priority twice, low half.
+/// Tolerances by class: normal admits the burst, emergency and priority twice that, low half, in the
+/// proportions of RFC 7415 3.5.2 (TAU2 = 2 TAU1). The default burst is above its TAU1 of five periods.
 pub fn class_tolerances(period: u64, burst: f64) -> [u64; 4] {
-    let normal = tolerance_ticks(period, burst).max(period.saturating_mul(5).min(1 << 62));
+    let normal = tolerance_ticks(period, burst);
     let high = normal.saturating_mul(2).min(1 << 62);
     [high, high, normal, normal / 2]
 }

@@ -31,11 +31,12 @@ pub enum Header {
 pub struct HeaderEntry {
     /// Name in lower case, at most eight letters, zero-padded.
     pub name: u64,
-    /// [`Header`].
-    pub header: u32,
-    /// 1 when a reply copies the line.
-    pub copied: u32,
+    /// [`Header`], and [`COPIED`] when a reply copies the line.
+    pub header: u64,
 }
+
+/// Bit of [`HeaderEntry::header`]: a reply copies the line.
+pub const COPIED: u64 = 8;
 
 /// A parameter of the top Via the filter reads.
 #[repr(u32)]
@@ -151,7 +152,6 @@ pub static HEADER_TABLE: [HeaderEntry; 1 << HEADER_BITS] = {
     let mut table = [HeaderEntry {
         name: u64::MAX,
         header: 0,
-        copied: 0,
     }; 1 << HEADER_BITS];
     let mut i = 0;
     while i < HEADER_NAMES.len() {
@@ -159,8 +159,7 @@ pub static HEADER_TABLE: [HeaderEntry; 1 << HEADER_BITS] = {
         let word = name_word(name);
         table[slot(word, HEADER_MULTIPLIER, HEADER_BITS) as usize] = HeaderEntry {
             name: word,
-            header: header as u32,
-            copied: copied as u32,
+            header: header as u64 | if copied { COPIED } else { 0 },
         };
         i += 1;
     }
@@ -211,13 +210,17 @@ pub const fn header_name(word: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn header(line: &str) -> u32 {
+    fn header(line: &str) -> u64 {
         let mut bytes = [b'!'; 8];
         let length = line.len().min(8);
         bytes[..length].copy_from_slice(&line.as_bytes()[..length]);
         let name = header_name(u64::from_le_bytes(bytes));
         let entry = HEADER_TABLE[header_slot(name) as usize];
-        if entry.name == name { entry.header } else { 0 }
+        if entry.name == name {
+            entry.header & 7
+        } else {
+            0
+        }
     }
 
     #[test]
@@ -233,12 +236,12 @@ mod tests {
                     std::format!("{written}  : x"),
                     std::format!("{written}\t:"),
                 ] {
-                    assert_eq!(header(&line), expected as u32, "{line}");
+                    assert_eq!(header(&line), expected as u64, "{line}");
                 }
                 assert_eq!(header(&std::format!("{written}x: ")), 0);
             }
         }
-        assert_eq!(header("Max-Forwards: 70"), Header::MaxForwards as u32);
+        assert_eq!(header("Max-Forwards: 70"), Header::MaxForwards as u64);
         for line in [
             "Contact: <sip:a>",
             "m: x",

@@ -11,53 +11,95 @@ use super::{
     stop, target, to, transaction, via,
 };
 use crate::{
+    clock,
     maps::{INSTANCE, KEYS},
     scratch::{Work, get, set},
 };
 
-const INVITE: u32 = Method::Invite as u32;
 const SUBSCRIBE: u32 = Method::Subscribe as u32;
 const ACK: u32 = Method::Ack as u32;
 
-/// Answers [`GO_ON`] for a new request to judge; any other answer is the packet's reason.
-#[inline(always)]
-pub fn request() -> u32 {
+/// Answers [`GO_ON`] for a request to judge; any other answer is the packet's reason.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn examine() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
+    let answer = stages(work);
+    if acknowledges(work) && answer != stop(Reason::OwnAck) {
+        stop(Reason::Ack)
+    } else {
+        answer
+    }
+}
+
+/// Asked anew each time: the verifier shall not follow both answers through all stages.
+#[inline(always)]
+fn acknowledges(work: Work) -> bool {
+    get!(work, meta.method) == ACK
+}
+
+/// The transaction comes before everything that only a first copy has to be asked: a copy of an admitted
+/// request is told as early as possible.
+#[inline(always)]
+fn stages(work: Work) -> u32 {
     let answer = required_headers(work);
     if answer != GO_ON {
         return answer;
     }
-    let method = get!(work, meta.method);
-    let answer = to::to_tag();
-    if method == ACK {
-        return if answer == to::TAGGED {
-            ack(work)
-        } else {
-            stop(Reason::Ack)
-        };
+    if acknowledges(work) {
+        let answer = to::to_tag();
+        if answer != to::TAGGED || Tag::epoch_of(work.word(get!(work, meta.to_tag))).is_none() {
+            return stop(Reason::Ack);
+        }
     }
+    let answer = call_id_and_cseq(work);
+    if answer != GO_ON {
+        return answer;
+    }
+    let answer = via::top_via(work);
+    if answer != GO_ON {
+        return answer;
+    }
+    let answer = target::request_line(work);
+    if answer != GO_ON {
+        return answer;
+    }
+    transaction::identify(work);
+    if acknowledges(work) {
+        return own_ack(work);
+    }
+    transaction::identify_target(work);
+    set!(work, clock::coarse_ns(), meta.now);
+    let remembered = memory::recall(work);
+    if remembered == stop(Reason::AdmittedCopy) || remembered == stop(Reason::SurplusCopy) {
+        return remembered;
+    }
+    // In memory: the verifier shall not follow both answers through what comes.
+    set!(work, remembered, meta.answer);
+    let answer = first_copy(work);
+    if answer != GO_ON {
+        return answer;
+    }
+    get!(work, meta.answer)
+}
+
+/// What only a request that is not yet admitted is asked.
+#[inline(always)]
+fn first_copy(work: Work) -> u32 {
+    let answer = to::to_tag();
     if answer == to::TAGGED {
         return stop(Reason::InDialog);
     }
     if answer != GO_ON {
         return answer;
     }
-    let answer = fields();
+    let answer = exempt(work);
     if answer != GO_ON {
         return answer;
     }
-    let answer = via::top_via();
-    if answer != GO_ON {
-        return answer;
-    }
-    let answer = target::request_uri();
-    if answer != GO_ON {
-        return answer;
-    }
-    transaction::identify(method);
-    memory::recall()
+    target::request_uri(work)
 }
 
 /// The five headers a reply copies, each once but for Via (RFC 3261 8.1.1).
@@ -80,36 +122,29 @@ fn required_headers(work: Work) -> u32 {
     GO_ON
 }
 
-/// Call-ID, CSeq, Max-Forwards and, in a SUBSCRIBE, Event.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn fields() -> u32 {
-    let Some(work) = Work::here() else {
-        return stop(Reason::Unconfigured);
-    };
-    let answer = call_id_and_cseq(work);
-    if answer != GO_ON {
-        return answer;
-    }
+/// What the proxy must see whatever the load: Max-Forwards 0, and load-control subscriptions.
+#[inline(always)]
+fn exempt(work: Work) -> u32 {
     let (count, start, end) = scan::header(work, Header::MaxForwards);
     if count != 0
         && swar::lower(work.word(start + 4)) == u64::from_le_bytes(*b"forwards")
-        && let Some((at, _)) = scan::value(work, start, end)
+        && let Some((at, _)) = scan::value(work, start + 12, end)
         && work.byte(at) == b'0'
-        && !work.byte(at + 1).is_ascii_digit()
+        && work.byte(at + 1).wrapping_sub(b'0') > 9
     {
         return stop(Reason::MaxForwardsZero);
     }
-    if get!(work, meta.method) == SUBSCRIBE {
-        let (count, start, end) = scan::header(work, Header::Event);
-        if count != 0
-            && let Some((at, end)) = scan::value(work, start, end)
-            && swar::lower(work.word(at)) == u64::from_le_bytes(*b"load-con")
-            && swar::lower(work.word(at + 8)) & 0xffff_ffff == u64::from_le_bytes(*b"trol\0\0\0\0")
-            && (at + 12 >= end || work.byte(at + 12) <= b' ' || work.byte(at + 12) == b';')
-        {
-            return stop(Reason::LoadControl);
-        }
+    if get!(work, meta.method) != SUBSCRIBE {
+        return GO_ON;
+    }
+    let (count, start, end) = scan::header(work, Header::Event);
+    if count != 0
+        && let Some((at, _)) = scan::value(work, start, end)
+        && swar::lower(work.word(at)) == u64::from_le_bytes(*b"load-con")
+        && swar::lower(work.word(at + 8)) & 0xffff_ffff == u64::from_le_bytes(*b"trol\0\0\0\0")
+        && (work.byte(at + 12) <= b' ' || work.byte(at + 12) == b';')
+    {
+        return stop(Reason::LoadControl);
     }
     GO_ON
 }
@@ -121,6 +156,9 @@ fn call_id_and_cseq(work: Work) -> u32 {
     let Some((start, end)) = scan::value(work, start, end) else {
         return stop(Reason::BadHeader);
     };
+    if end - start > transaction::FIELD_MAX {
+        return stop(Reason::BadHeader);
+    }
     set!(work, start, meta.call_id_start);
     set!(work, end, meta.call_id_end);
 
@@ -152,17 +190,13 @@ fn call_id_and_cseq(work: Work) -> u32 {
     GO_ON
 }
 
-/// An ACK with a To tag: absorbed when the tag is the one we gave this transaction.
+/// Is the To tag the one we gave this transaction?
 #[inline(always)]
-fn ack(work: Work) -> u32 {
+fn own_ack(work: Work) -> u32 {
     let at = get!(work, meta.to_tag);
     let Some(epoch) = Tag::epoch_of(work.word(at)) else {
         return stop(Reason::Ack);
     };
-    if fields() != GO_ON || via::top_via() != GO_ON {
-        return stop(Reason::Ack);
-    }
-    transaction::identify(INVITE);
     let tag = own_tag(get!(work, meta.transaction), epoch);
     let difference = (work.word(at) ^ tag.first)
         | (work.word(at + 8) ^ tag.second)

@@ -19,22 +19,22 @@ use crate::{
 /// Tries to charge a bucket, or to read a record that is being written.
 const TRIES: u32 = 8;
 
-/// Answers the verdict on a new request and remembers it.
+/// Answers the verdict on a request that is not remembered, and remembers it.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn judge_request() -> u32 {
+pub extern "C" fn judge() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
-    let Some(control) = destination() else {
-        memory::remember_admitted(u32::from(u16::MAX));
+    let Some(control) = destination(work) else {
+        memory::remember_admitted(work, u32::from(u16::MAX));
         return stop(Reason::NoControl);
     };
     let reason = apply(work, control);
     let shadow = get!(work, meta.mode) == Mode::Shadow as u32;
     count(control, reason, shadow);
     if reason == Reason::WithinLimit {
-        memory::remember_admitted(control);
+        memory::remember_admitted(work, control);
     } else {
         memory::remember_refused(work, shadow);
     }
@@ -43,11 +43,11 @@ pub extern "C" fn judge_request() -> u32 {
 
 /// The control of the request's destination in the active generation.
 #[inline(always)]
-fn destination() -> Option<u32> {
+fn destination(work: Work) -> Option<u32> {
     let instance = INSTANCE.get_ptr(0)?;
     // SAFETY: a word of a live map value, written whole; read once, so that the packet sees one generation.
     let generation = unsafe { (&raw const (*instance).generation).read_volatile() } as u32;
-    let hash = transaction::host_hash();
+    let hash = transaction::host_hash(work);
     let host = DestinationKey {
         generation,
         scope: SCOPE_HOST,

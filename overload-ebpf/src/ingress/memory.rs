@@ -1,9 +1,7 @@
 //! Memory of transactions: a copy of a known request gets the verdict of its first copy.
 
 use overload_common::{
-    abi::{
-        ADMITTED_SETS, ADMITTED_WAYS, AdmittedSlot, Event, IndexSet, Mode, REFUSED_SLOTS, Reason,
-    },
+    abi::{ADMITTED_SETS, ADMITTED_WAYS, AdmittedSlot, Event, Mode, REFUSED_SLOTS, Reason},
     admit::memory::{
         INVITE_COPIES, LIFE_NS, OTHER_COPIES, SPACING_NS, admitted_difference, admitted_is_live,
         admitted_live_sign, admitted_sets, admitted_word, refused_epoch, refused_identity,
@@ -14,7 +12,6 @@ use overload_common::{
 
 use super::{GO_ON, account, stop};
 use crate::{
-    clock,
     kernel::{add, compare_exchange, opaque, opaque_word},
     maps::{ADMITTED, ADMITTED_INDEX, INSTANCE, REFUSED},
     scratch::{Work, get, set},
@@ -24,22 +21,15 @@ const SETS_MASK: u32 = ADMITTED_SETS as u32 - 1;
 const REFUSED_MASK: u32 = REFUSED_SLOTS as u32 - 1;
 const WAYS: u32 = ADMITTED_WAYS as u32;
 
-/// Candidates of one set that are looked at; more than one share a fingerprint once in 2^32.
-const CANDIDATES: u32 = 2;
-
 /// Answers the reason of a copy, or [`GO_ON`] for a request that is not remembered.
 ///
 /// The admitted table comes first: were a transaction in both, the host has it.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn recall() -> u32 {
-    let Some(work) = Work::here() else {
-        return stop(Reason::Unconfigured);
-    };
+#[inline(always)]
+pub fn recall(work: Work) -> u32 {
+    let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
     let verify = get!(work, meta.verify);
     let mode = Mode::from_raw(get!(work, meta.mode));
-    let now = clock::coarse_ns();
     let sets = admitted_sets(transaction, SETS_MASK);
     let answer = recall_admitted(sets[0], transaction, verify, now);
     if answer != GO_ON {
@@ -65,41 +55,24 @@ pub extern "C" fn recall() -> u32 {
     GO_ON
 }
 
-/// Bits of the ways whose fingerprint is the transaction's.
-#[inline(always)]
-fn candidates(set: *const IndexSet, transaction: u64) -> u64 {
-    let mut found = 0;
-    for way in 0..ADMITTED_WAYS {
-        // SAFETY: a word of a live map value; racing writers store it whole.
-        let word = unsafe { (&raw const (*set).words[way]).read_volatile() };
-        let below_zero = opaque_word(admitted_difference(word, transaction)).wrapping_sub(1);
-        found |= opaque_word(below_zero >> 63) << way;
-    }
-    found
-}
-
 /// Looks for the transaction in one set.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn recall_admitted(set: u32, transaction: u64, verify: u64, now: u64) -> u32 {
+#[inline(always)]
+fn recall_admitted(set: u32, transaction: u64, verify: u64, now: u64) -> u32 {
     let Some(index) = ADMITTED_INDEX.get_ptr(set & SETS_MASK) else {
         return GO_ON;
     };
-    let mut found = candidates(index, transaction);
-    for _ in 0..CANDIDATES {
-        if found == 0 {
-            return GO_ON;
+    for way in 0..ADMITTED_WAYS {
+        // SAFETY: a word of a live map value; racing writers store it whole.
+        let word = unsafe { (&raw const (*index).words[way]).read_volatile() };
+        if admitted_difference(word, transaction) != 0 || !admitted_is_live(word, now) {
+            continue;
         }
-        let way = opaque(found.trailing_zeros()) & (WAYS - 1);
-        found &= found.wrapping_sub(1);
-        let Some(slot) = ADMITTED.get_ptr_mut((set & SETS_MASK) * WAYS + way) else {
+        let Some(slot) = ADMITTED.get_ptr_mut((set & SETS_MASK) * WAYS + way as u32) else {
             return GO_ON;
         };
-        // SAFETY: words of live map values.
+        // SAFETY: words of a live map value.
         unsafe {
-            let word = (&raw const (*index).words[way as usize]).read_volatile();
-            if admitted_is_live(word, now)
-                && (&raw const (*slot).transaction).read_volatile() == transaction
+            if (&raw const (*slot).transaction).read_volatile() == transaction
                 && (&raw const (*slot).verify).read_volatile() == verify
             {
                 return admitted_copy(slot, now);
@@ -134,14 +107,10 @@ unsafe fn admitted_copy(slot: *mut AdmittedSlot, now: u64) -> u32 {
 }
 
 /// Remembers a request that was admitted by `control` (`u16::MAX`: by none).
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn remember_admitted(control: u32) -> u32 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
+#[inline(always)]
+pub fn remember_admitted(work: Work, control: u32) {
+    let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
-    let now = clock::coarse_ns();
     let sets = admitted_sets(transaction, SETS_MASK);
     let (first, second) = (free_ways(sets[0], now), free_ways(sets[1], now));
     // Into the emptier set: no loss until three quarters of the table are in use.
@@ -154,13 +123,11 @@ pub extern "C" fn remember_admitted(control: u32) -> u32 {
     if free == 0 || !claim(work, set, free.trailing_zeros(), control, now) {
         account::event(Event::AdmittedUntracked);
     }
-    0
 }
 
 /// Bits of the ways that hold no live transaction.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn free_ways(set: u32, now: u64) -> u32 {
+#[inline(always)]
+fn free_ways(set: u32, now: u64) -> u32 {
     let Some(index) = ADMITTED_INDEX.get_ptr(set & SETS_MASK) else {
         return 0;
     };
@@ -215,7 +182,7 @@ fn claim(work: Work, set: u32, way: u32, control: u32, now: u64) -> bool {
 /// to the host, and the word says so.
 #[inline(always)]
 pub fn remember_refused(work: Work, shadow: bool) {
-    let now = clock::coarse_ns();
+    let now = get!(work, meta.now);
     let identity = refused_identity(get!(work, meta.transaction), get!(work, meta.verify));
     let mut epoch = 0;
     if let Some(instance) = INSTANCE.get_ptr(0) {

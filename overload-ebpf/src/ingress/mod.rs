@@ -50,15 +50,15 @@ pub fn run(ctx: &XdpContext) -> u32 {
     if let Err(reason) = datagram::copy(ctx, work, &frame, &request) {
         return account::pass(reason);
     }
-    let answer = scan::headers();
+    let answer = scan::scan_headers();
     if answer != GO_ON {
         return account::pass_raw(answer);
     }
-    let answer = examine::request();
+    let answer = examine::examine();
     if answer != GO_ON {
         return carry_out(ctx, frame.mode, answer);
     }
-    let answer = judge::judge_request();
+    let answer = judge::judge();
     carry_out(ctx, frame.mode, answer)
 }
 

@@ -5,7 +5,7 @@
 
 use overload_common::{
     abi::Reason,
-    sip::{HEADER_TABLE, Header, header_name, header_slot, swar},
+    sip::{COPIED, HEADER_TABLE, Header, header_name, header_slot, swar},
 };
 
 use super::{GO_ON, stop};
@@ -14,29 +14,28 @@ use crate::scratch::{LINES_MAX, SCAN_MAX, SEGMENTS_MAX, Work, get, set};
 const BLOCKS: u32 = SCAN_MAX / 64;
 
 /// Reads the header section into `headers` and `segments`.
-#[inline(always)]
-pub fn headers() -> u32 {
-    let last_block = mark_lines();
-    if last_block == u32::MAX {
-        return stop(Reason::NoHeaderEnd);
-    }
-    walk_lines(last_block)
-}
-
-/// Marks the line feeds up to the block with the blank line, and gives that block; `u32::MAX` when
-/// there is none.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn mark_lines() -> u32 {
+pub extern "C" fn scan_headers() -> u32 {
     let Some(work) = Work::here() else {
-        return u32::MAX;
+        return stop(Reason::Unconfigured);
     };
+    if mark_lines(work) {
+        walk_lines()
+    } else {
+        stop(Reason::NoHeaderEnd)
+    }
+}
+
+/// Marks the line feeds up to the block with the blank line; `false` when there is none.
+#[inline(always)]
+fn mark_lines(work: Work) -> bool {
     let length = get!(work, meta.length);
     let mut previous = 0u64;
     for block in 0..BLOCKS {
         let base = block * 64;
         if base >= length {
-            return u32::MAX;
+            return false;
         }
         let mut marks = 0u64;
         for word in 0..8u32 {
@@ -47,20 +46,22 @@ extern "C" fn mark_lines() -> u32 {
         // LF LF, or LF and one byte (a CR, as the walk will check) and LF.
         let before = marks << 2 | marks << 1 | previous >> 62 | previous >> 63;
         if marks & before != 0 {
-            return block;
+            set!(work, block, walk.last_block);
+            return true;
         }
         previous = marks;
     }
-    u32::MAX
+    false
 }
 
 /// Walks the marked lines to the blank one.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn walk_lines(last_block: u32) -> u32 {
+extern "C" fn walk_lines() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
+    let last_block = get!(work, walk.last_block);
     for header in 0..8 {
         set!(work, 0, headers[header]);
     }
@@ -94,7 +95,6 @@ extern "C" fn walk_lines(last_block: u32) -> u32 {
             // The request line is no header, whatever its method is called.
             set!(work, line_feed, meta.request_line);
             set!(work, 0, walk.header);
-            set!(work, 0, walk.copied);
             continue;
         }
         if line_feed == start + 1 {
@@ -111,59 +111,66 @@ extern "C" fn walk_lines(last_block: u32) -> u32 {
 /// Files one line under its header, and in the list of copied pieces.
 #[inline(always)]
 fn note_line(work: Work, start: u32, end: u32) {
-    let word = work.word(start);
-    let first = word as u8;
-    let (header, copied, continued);
-    if first == b' ' || first == b'\t' {
-        // A continuation belongs to the header before it (RFC 3261 7.3.1).
-        header = get!(work, walk.header);
-        copied = get!(work, walk.copied);
-        continued = true;
-    } else {
-        let name = header_name(word);
-        let entry = &HEADER_TABLE[header_slot(name) as usize & 63];
-        let x = entry.name ^ name;
-        let known = (((x | x.wrapping_neg()) >> 63) as u32).wrapping_sub(1);
-        header = entry.header & known;
-        copied = entry.copied & known;
-        continued = false;
-        set!(work, header, walk.header);
-        set!(work, copied, walk.copied);
+    let name = header_name(work.word(start));
+    if name == 0 {
+        continue_line(end);
+        return;
+    }
+    let entry = &HEADER_TABLE[header_slot(name) as usize & 63];
+    let mut header = 0;
+    if entry.name == name {
+        header = entry.header;
+    }
+    set!(work, header, walk.header);
+    if header == 0 {
+        return;
     }
     let at = header as usize & 7;
     let mut span = get!(work, headers[at]);
-    if continued {
-        if span >> 32 == 1 {
-            span = span & !0xffff | u64::from(end);
-        }
-    } else {
-        if span == 0 {
-            span = u64::from(start) << 16 | u64::from(end);
-        }
-        span += 1 << 32;
+    if span == 0 {
+        span = u64::from(start) << 16 | u64::from(end);
     }
-    set!(work, span, headers[at]);
-    if copied != 0 {
-        let count = get!(work, walk.segments);
-        let last = get!(
+    set!(work, span + (1 << 32), headers[at]);
+    if header & COPIED == 0 {
+        return;
+    }
+    // A line right behind the last piece makes it longer.
+    let mut piece = start << 16 | end;
+    let mut count = get!(work, walk.segments);
+    let last = get!(
+        work,
+        segments[(count as usize).wrapping_sub(1) & (SEGMENTS_MAX - 1)]
+    );
+    if count != 0 && last & 0xffff == start {
+        piece = last & 0xffff_0000 | end;
+        count -= 1;
+    }
+    set!(work, piece, segments[count as usize & (SEGMENTS_MAX - 1)]);
+    set!(work, count + 1, walk.segments);
+}
+
+/// A continuation belongs to the header before it (RFC 3261 7.3.1).
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn continue_line(end: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return 0;
+    };
+    let header = get!(work, walk.header);
+    let at = header as usize & 7;
+    let span = get!(work, headers[at]);
+    if span >> 32 == 1 {
+        set!(work, span & !0xffff | u64::from(end), headers[at]);
+    }
+    if header & COPIED != 0 {
+        let last = (get!(work, walk.segments) as usize).wrapping_sub(1) & (SEGMENTS_MAX - 1);
+        set!(
             work,
-            segments[(count as usize).wrapping_sub(1) & (SEGMENTS_MAX - 1)]
+            get!(work, segments[last]) & 0xffff_0000 | end,
+            segments[last]
         );
-        if count != 0 && last & 0xffff == start {
-            set!(
-                work,
-                last & 0xffff_0000 | end,
-                segments[(count as usize - 1) & (SEGMENTS_MAX - 1)]
-            );
-        } else {
-            set!(
-                work,
-                start << 16 | end,
-                segments[count as usize & (SEGMENTS_MAX - 1)]
-            );
-            set!(work, count + 1, walk.segments);
-        }
     }
+    0
 }
 
 /// First row of a header: how often the header stands, its start, and the end past its line feed.
@@ -177,42 +184,22 @@ pub fn header(work: Work, header: Header) -> (u32, u32, u32) {
     )
 }
 
-/// Where a header's value starts: past the colon and blanks; 0 when no colon follows the name.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn value_start(start: u32) -> u32 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
-    let mut at = start;
-    let mut found = false;
-    for _ in 0..24 {
-        match work.byte(at) {
-            b':' => {
-                found = true;
-                break;
-            }
-            0..=0x1f => break,
-            _ => at += 1,
-        }
-    }
-    if !found {
-        return 0;
-    }
-    skip_blanks(work, at + 1)
-}
-
-/// The value of a header row: its start and its end without blanks or line end; `None` without a colon
-/// or when nothing is left.
+/// The value of a header row, without blanks around it: `None` when no colon follows the name, or
+/// nothing the colon. `start` is within eight bytes of the name's end.
 #[inline(always)]
 pub fn value(work: Work, start: u32, end: u32) -> Option<(u32, u32)> {
-    let from = value_start(start);
-    let to = trim(work, end);
-    if from == 0 || from >= to {
-        None
-    } else {
-        Some((from, to))
+    let name = swar::first_of_or_blank(work.word(start), b':');
+    let after = start + (name.trailing_zeros() >> 3);
+    // Blanks may stand before the colon, line ends not (RFC 3261 7.3.1).
+    let word = work.word(after);
+    let text = swar::unequal(word, b' ') & swar::unequal(word, b'\t') & swar::HIGH;
+    let colon = after + (text.trailing_zeros() >> 3);
+    if name == 0 || text == 0 || work.byte(colon) != b':' {
+        return None;
     }
+    let from = skip_blanks(work, colon + 1);
+    let to = trim(work, end);
+    if from >= to { None } else { Some((from, to)) }
 }
 
 /// First byte from `at` that is no blank or line end, within eight bytes.

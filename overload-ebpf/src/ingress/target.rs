@@ -6,27 +6,30 @@ use super::{GO_ON, stop};
 use crate::scratch::{Work, get, set};
 
 /// Longest Request-URI, bytes.
-const WORDS: u32 = 64;
+pub const URI_MAX: u32 = 512;
 
 const VERSION: u64 = u64::from_le_bytes(*b" sip/2.0");
 const SIP: u64 = u64::from_le_bytes(*b"sip:\0\0\0\0");
 const TEL: u64 = u64::from_le_bytes(*b"tel:\0\0\0\0");
 const SIPS: u64 = u64::from_le_bytes(*b"sips:\0\0\0");
 
-/// Checks the request line and sets the host's place in `meta`; for tel URIs it is empty.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn request_uri() -> u32 {
-    let Some(work) = Work::here() else {
-        return stop(Reason::Unconfigured);
-    };
+/// Checks the frame of the request line: Method SP Request-URI SP SIP/2.0 CRLF (RFC 3261 7.1).
+#[inline(always)]
+pub fn request_line(work: Work) -> u32 {
     let line_feed = get!(work, meta.request_line);
     let start = get!(work, meta.method_length) + 1;
-    // Method SP URI SP SIP/2.0 CR LF
     let end = line_feed.wrapping_sub(9);
-    if line_feed < start + 14 || swar::lower(work.word(end)) != VERSION || end - start > WORDS * 8 {
+    if line_feed < start + 14 || swar::lower(work.word(end)) != VERSION || end - start > URI_MAX {
         return stop(Reason::BadRequestLine);
     }
+    GO_ON
+}
+
+/// Checks the Request-URI and sets its host's place in `meta`; for tel URIs it is empty.
+#[inline(always)]
+pub fn request_uri(work: Work) -> u32 {
+    let start = get!(work, meta.method_length) + 1;
+    let end = get!(work, meta.request_line).wrapping_sub(9);
     let scheme = swar::lower(work.word(start));
     let host = if scheme & 0xffff_ffff == SIP {
         start + 4
@@ -44,7 +47,7 @@ pub extern "C" fn request_uri() -> u32 {
     set!(work, 0, walk.bits);
     let length = end - start;
     let whole = length >> 3;
-    for index in 0..WORDS {
+    for index in 0..URI_MAX / 8 {
         if index >= whole {
             break;
         }
@@ -82,7 +85,7 @@ fn note_word(work: Work, at: u32, mask: u64) {
     if found != 0 {
         set!(
             work,
-            get!(work, walk.state) + found.count_ones(),
+            get!(work, walk.state) + 1 + u32::from(found & found.wrapping_sub(1) != 0),
             walk.state
         );
         set!(work, at + (found.trailing_zeros() >> 3) + 1, walk.cursor);

@@ -41,8 +41,15 @@ pub extern "C" fn to_tag() -> u32 {
     if end - start > VALUE_MAX {
         return stop(Reason::BadHeader);
     }
-    set!(work, 0, walk.bits);
-    set!(work, start, walk.start);
+    if work.byte(start) == b'<' {
+        let answer = bracketed(work, start, end);
+        if answer != UNDECIDED {
+            return answer;
+        }
+    }
+    // Most values fit one block: it is marked here, the rest by a function.
+    set!(work, mark(work, start), walk.bits);
+    set!(work, start + 64, walk.start);
     set!(work, PLAIN, walk.state);
     set!(work, 0, walk.cursor);
     for _ in 0..STEPS {
@@ -93,6 +100,41 @@ pub extern "C" fn to_tag() -> u32 {
     stop(Reason::BadHeader)
 }
 
+/// Answer of [`bracketed`] when the general way has to decide.
+const UNDECIDED: u32 = 0x2_0000;
+/// Words of a bracketed URI that are looked at here.
+const URI_WORDS: u32 = 16;
+
+/// The two usual shapes, `<uri>` and `<uri>;tag=value`, told by the first closing bracket alone.
+#[inline(always)]
+fn bracketed(work: Work, start: u32, end: u32) -> u32 {
+    set!(work, 0, walk.cursor);
+    for index in 0..URI_WORDS {
+        let at = start + index * 8;
+        let closes = !swar::unequal(work.word(at), b'>') & swar::HIGH;
+        if closes != 0 {
+            set!(work, at + (closes.trailing_zeros() >> 3) + 1, walk.cursor);
+            break;
+        }
+    }
+    let after = get!(work, walk.cursor);
+    if after == end {
+        set!(work, end, meta.to_tag);
+        return GO_ON;
+    }
+    if after != 0
+        && after < end
+        && work.word(after) & FIVE == SEMICOLON_TAG
+        && work.byte(after + 5) > b';'
+    {
+        set!(work, after + 5, meta.to_tag);
+        return TAGGED;
+    }
+    UNDECIDED
+}
+
+const FIVE: u64 = swar::first_bytes(5);
+const SEMICOLON_TAG: u64 = u64::from_le_bytes(*b";tag=\0\0\0");
 const TAG: u64 = u64::from_le_bytes(*b"tag\0\0\0\0\0");
 
 /// The end is reached: nothing may be left open.
@@ -133,12 +175,8 @@ extern "C" fn tag_value(semicolon: u32, end: u32) -> u32 {
 }
 
 /// Marks the characters that matter in 64 bytes from `base`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn mark_to(base: u32) -> u64 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
+#[inline(always)]
+fn mark(work: Work, base: u32) -> u64 {
     let mut marks = 0;
     for word in 0..8u32 {
         let text = work.word(base + word * 8);
@@ -150,4 +188,14 @@ extern "C" fn mark_to(base: u32) -> u64 {
         marks |= swar::gather(!none) << (word * 8);
     }
     marks
+}
+
+/// The same of a block behind the first.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn mark_to(base: u32) -> u64 {
+    match Work::here() {
+        Some(work) => mark(work, base),
+        None => 0,
+    }
 }

@@ -9,6 +9,7 @@ use super::{
     GO_ON,
     scan::{self, skip_blanks},
     stop,
+    transaction::FIELD_MAX,
 };
 use crate::scratch::{Work, get, set};
 
@@ -26,12 +27,8 @@ const UDP: u64 = u64::from_le_bytes(*b"udp\0\0\0\0\0");
 const COOKIE: u64 = u64::from_le_bytes(*b"z9hg4bk\0");
 
 /// Reads the first value of the first Via row into `meta` and `params`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn top_via() -> u32 {
-    let Some(work) = Work::here() else {
-        return stop(Reason::Unconfigured);
-    };
+#[inline(always)]
+pub fn top_via(work: Work) -> u32 {
     let (_, start, end) = scan::header(work, Header::Via);
     let Some((start, end)) = scan::value(work, start, end) else {
         return stop(Reason::BadVia);
@@ -48,7 +45,7 @@ pub extern "C" fn top_via() -> u32 {
         return stop(Reason::BadVia);
     }
     set!(work, sent_by, meta.sent_by_start);
-    let answer = walk_params(sent_by, end);
+    let answer = walk_params(work, sent_by, end);
     if answer != GO_ON {
         return answer;
     }
@@ -56,17 +53,14 @@ pub extern "C" fn top_via() -> u32 {
 }
 
 /// Splits the value at its semicolons, up to the first comma outside quotes.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn walk_params(start: u32, end: u32) -> u32 {
-    let Some(work) = Work::here() else {
-        return stop(Reason::Unconfigured);
-    };
+#[inline(always)]
+fn walk_params(work: Work, start: u32, end: u32) -> u32 {
     for param in 0..8 {
         set!(work, 0, params[param]);
     }
-    set!(work, 0, walk.bits);
-    set!(work, start, walk.start);
+    // Most values fit one block: it is marked here, the rest by a function.
+    set!(work, mark(work, start), walk.bits);
+    set!(work, start + 64, walk.start);
     set!(work, start, walk.cursor);
     set!(work, SENT_BY, walk.state);
     for _ in 0..STEPS {
@@ -109,7 +103,7 @@ extern "C" fn walk_params(start: u32, end: u32) -> u32 {
             set!(work, at, meta.sent_by_end);
             set!(work, PARAMS, walk.state);
         } else {
-            note_param(item, at);
+            note_param(work, item, at);
         }
         if byte == b',' {
             set!(work, at, meta.via_end);
@@ -120,12 +114,8 @@ extern "C" fn walk_params(start: u32, end: u32) -> u32 {
 }
 
 /// Files one parameter under its name.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn note_param(item: u32, end: u32) -> u32 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
+#[inline(always)]
+fn note_param(work: Work, item: u32, end: u32) {
     let start = skip_blanks(work, item);
     let length = end.saturating_sub(start);
     let word = work.word(start);
@@ -141,7 +131,6 @@ extern "C" fn note_param(item: u32, end: u32) -> u32 {
         (count + 1) << 32 | u64::from(start) << 16 | u64::from(end),
         params[at]
     );
-    0
 }
 
 /// A parameter: how often it stands, its start, and its end.
@@ -169,14 +158,19 @@ fn check_params(work: Work) -> u32 {
     if swar::lower(work.word(value)) & swar::first_bytes(7) != COOKIE || end - value <= 7 {
         return stop(Reason::NoBranch);
     }
-    set!(work, value, meta.branch_start);
+    // The cookie is the same in all.
+    set!(work, value + 7, meta.branch_start);
     set!(work, end, meta.branch_end);
     if param(work, Param::Maddr).0 != 0 {
         return stop(Reason::ViaMaddr);
     }
     let (rports, ..) = param(work, Param::Rport);
     let (received, ..) = param(work, Param::Received);
-    if rports > 1 || received > 1 || get!(work, meta.sent_by_end) <= get!(work, meta.sent_by_start)
+    let sent_by = get!(work, meta.sent_by_end).wrapping_sub(get!(work, meta.sent_by_start));
+    if rports > 1
+        || received > 1
+        || sent_by.wrapping_sub(1) >= FIELD_MAX
+        || end - value - 7 > FIELD_MAX
     {
         return stop(Reason::BadVia);
     }
@@ -184,12 +178,8 @@ fn check_params(work: Work) -> u32 {
 }
 
 /// Marks the characters that matter in 64 bytes from `base`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn mark_via(base: u32) -> u64 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
+#[inline(always)]
+fn mark(work: Work, base: u32) -> u64 {
     let mut marks = 0;
     for word in 0..8u32 {
         let text = work.word(base + word * 8);
@@ -198,4 +188,14 @@ extern "C" fn mark_via(base: u32) -> u64 {
         marks |= swar::gather(!none) << (word * 8);
     }
     marks
+}
+
+/// The same of a block behind the first.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn mark_via(base: u32) -> u64 {
+    match Work::here() {
+        Some(work) => mark(work, base),
+        None => 0,
+    }
 }
