@@ -16,5 +16,5 @@ pub use mutate::mutate;
 pub use oracle::check_reply;
 pub use random::Random;
 pub use request::{Request, read_request};
-pub use sip::{Message, Via, read_response, split_list};
+pub use sip::{Message, Via, read_response};
 pub use template::{ack, base, edit, sdp, tag, templates, unique};

@@ -68,6 +68,17 @@ fn c02_keep_alives_and_leading_line_ends() -> Result<()> {
 }
 
 #[test]
+fn c02_a_request_behind_many_line_ends_is_no_keep_alive() -> Result<()> {
+    let mut filter = Filter::refusing()?;
+    for line_ends in 3..8 {
+        let lead = "\r\n".repeat(line_ends);
+        let reason = filter.reason(format!("{lead}{}", base("a1")))?;
+        assert_ne!(reason, Reason::Keepalive, "{line_ends}");
+    }
+    Ok(())
+}
+
+#[test]
 fn c03_no_content_length() -> Result<()> {
     let mut filter = Filter::refusing()?;
     for (call, body) in [("a1", ""), ("a2", sdp())] {
@@ -278,7 +289,7 @@ fn c14_a_sum_of_0_is_sent_as_ffff() -> Result<()> {
     let (_, outcome) = filter.run(&request(&name).frame())?;
     assert_eq!(outcome.action, Action::Transmit);
     assert_eq!(outcome.frame[40..42], [0xff, 0xff]);
-    filter.refusal(&request(name))?;
+    filter.refusal(&request(&name))?;
     Ok(())
 }
 

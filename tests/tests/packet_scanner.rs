@@ -84,6 +84,48 @@ fn r3261_7_3_1_1_names_in_any_case_blanks_and_folds() -> Result<()> {
 }
 
 #[test]
+fn r3261_7_3_1_1_only_a_blank_or_tab_continues_a_line() -> Result<()> {
+    let mut filter = Filter::refusing()?;
+    let plain = filter.reply(base("a1"))?;
+    for start in [
+        ":", ": x", ":x: y", "\0", "\u{1}x", "\r", "\rX: y", "\u{b}", "\u{c}z",
+    ] {
+        // Behind a line that is copied: such a line is not copied with it.
+        let (request, at) = (base("a1"), base("a1").find("Max-Forwards"));
+        let mut request = request;
+        request.insert_str(at.unwrap_or_default(), &format!("{start}\r\n"));
+        let datagram = Datagram::new(5062, request.as_bytes());
+        let (reason, outcome) = filter.run(&datagram.frame())?;
+        let reply = String::from_utf8_lossy(outcome.frame.get(42..).unwrap_or_default());
+        assert!(
+            reason.verdict() == Verdict::Pass || reply == plain,
+            "{start:?} {reason:?} {reply}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn r3261_8_1_1_1_a_lower_via_without_colon_passes() -> Result<()> {
+    let mut filter = Filter::refusing()?;
+    for row in [
+        "Via",
+        "Via SIP/2.0/UDP b.example.com;branch=z9hG4bKb",
+        "v SIP/2.0/UDP b.example.com;branch=z9hG4bKb",
+        "Via\u{1}: SIP/2.0/UDP b.example.com;branch=z9hG4bKb",
+        "V\r SIP/2.0/UDP b.example.com;branch=z9hG4bKb",
+    ] {
+        let request = edit(
+            &base("a1"),
+            "Max-Forwards",
+            &format!("{row}\r\nMax-Forwards"),
+        );
+        expect_passed(&mut filter, &request)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn r3261_7_3_1_2_rows_and_lists_are_the_same() -> Result<()> {
     let mut filter = Filter::refusing()?;
     let below = "SIP/2.0/UDP b.example.com;branch=z9hG4bKb";

@@ -3,7 +3,7 @@
 use super::{
     Datagram,
     request::read_request,
-    sip::{Message, Param, Via, read_response, split_list},
+    sip::{Message, Param, Via, first_value, read_response, trim},
 };
 
 /// What a reply may be longer than its request, bytes.
@@ -36,7 +36,7 @@ pub fn check_reply(request: &Datagram, frame: &[u8], max_frame: usize) -> Result
     }
     let response = read_response(&reply.payload)?;
     check_headers(&asked.message, &response)?;
-    check_vias(request, &asked.vias, &asked.top, &response)?;
+    check_vias(request, &asked.message.values("via"), &asked.top, &response)?;
     Ok(String::from_utf8_lossy(&reply.payload).into_owned())
 }
 
@@ -63,7 +63,7 @@ fn check_headers(asked: &Message, response: &Message) -> Result<(), String> {
         .single("to")
         .and_then(|asked| to.strip_prefix(asked))
         .ok_or("To differs")?;
-    let tag = tag.strip_prefix(b";tag=").ok_or("no tag in To")?;
+    let tag = trim(tag).strip_prefix(b";tag=").ok_or("no tag in To")?;
     let hex = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     if tag.len() != 20 || !tag.starts_with(b"olc") || !tag[3..].iter().all(hex) {
         return Err("the tag is none of ours".to_owned());
@@ -74,16 +74,19 @@ fn check_headers(asked: &Message, response: &Message) -> Result<(), String> {
 /// All Vias in order, the top one with received, and rport where it was asked for (RFC 3581 4).
 fn check_vias(
     request: &Datagram,
-    asked: &[Vec<u8>],
+    asked: &[&[u8]],
     asked_top: &Via,
     response: &Message,
 ) -> Result<(), String> {
     let rows = response.values("via");
-    let vias = split_list(&rows).ok_or("a Via of the reply is left open")?;
-    if vias.is_empty() || vias[1..] != asked[1..] {
-        return Err("other Vias below the top".to_owned());
+    if rows.len() != asked.len() || rows[1..] != asked[1..] {
+        return Err("other Via rows below the top".to_owned());
     }
-    let top = Via::read(vias[0]).ok_or("the reply's top Via is malformed")?;
+    let (top, below) = first_value(rows[0]).ok_or("the reply's top Via is left open")?;
+    if Some(below) != first_value(asked[0]).map(|(_, below)| below) {
+        return Err("other Vias behind the top".to_owned());
+    }
+    let top = Via::read(top).ok_or("the reply's top Via is malformed")?;
     let source = request.source.to_string();
     if top.param("received") != [Some(source.as_bytes())] {
         return Err("received is not the source".to_owned());

@@ -1,6 +1,6 @@
 //! The oracle's own reading of a request: may it be answered without the proxy, and where to?
 
-use super::sip::{Message, Via, find, is_token, params, split, split_list, trim};
+use super::sip::{Message, Param, Via, find, first_value, params, split_address, trim};
 
 /// A request that may be answered.
 #[derive(Clone, Debug)]
@@ -11,8 +11,6 @@ pub struct Request {
     pub method: String,
     /// The first Via value.
     pub top: Via,
-    /// All Via values as they stand, in order.
-    pub vias: Vec<Vec<u8>>,
 }
 
 /// Methods the filter may judge.
@@ -48,8 +46,8 @@ pub fn read_request(datagram: &[u8]) -> Result<Request, &'static str> {
         return Err("Max-Forwards is 0");
     }
     let rows = message.values("via");
-    let vias = split_list(&rows).ok_or("a Via is left open")?;
-    let top = Via::read(vias.first().ok_or("no Via")?).ok_or("the top Via is malformed")?;
+    let (top, _) = first_value(rows.first().ok_or("no Via")?).ok_or("the top Via is left open")?;
+    let top = Via::read(top).ok_or("the top Via is malformed")?;
     check_top(&top)?;
     if message.single("call-id").is_none_or(<[u8]>::is_empty) {
         return Err("Call-ID is empty");
@@ -65,12 +63,10 @@ pub fn read_request(datagram: &[u8]) -> Result<Request, &'static str> {
     if method == "SUBSCRIBE" && trim(package).eq_ignore_ascii_case(b"load-control") {
         return Err("a load-control subscription");
     }
-    let vias = vias.into_iter().map(<[u8]>::to_vec).collect();
     Ok(Request {
         message,
         method,
         top,
-        vias,
     })
 }
 
@@ -124,7 +120,7 @@ fn check_top(top: &Via) -> Result<(), &'static str> {
 }
 
 fn check_cseq(value: &[u8], method: &str) -> Result<(), &'static str> {
-    let blank = |byte: &u8| b" \t\r\n".contains(byte);
+    let blank = |byte: &u8| *byte <= b' ';
     let end = value.iter().position(blank).ok_or("CSeq has one word")?;
     let number = std::str::from_utf8(&value[..end]).unwrap_or_default();
     if !number.bytes().all(|byte| byte.is_ascii_digit()) || number.parse::<u32>().is_err() {
@@ -136,18 +132,11 @@ fn check_cseq(value: &[u8], method: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Parameters of a From or To value (RFC 3261 20.10: without brackets all parameters are the header's).
-fn address(value: &[u8]) -> Option<Vec<super::sip::Param>> {
-    let pieces = split(value, b';')?;
-    let uri = trim(pieces[0]);
-    let uri = match uri.strip_suffix(b">") {
-        Some(open) => &open[open.iter().rposition(|byte| *byte == b'<')? + 1..],
-        None => uri,
-    };
-    let colon = uri.iter().position(|byte| *byte == b':')?;
-    let scheme = &uri[..colon];
-    if scheme.is_empty() || !scheme.iter().all(|byte| is_token(*byte)) {
+/// Parameters of a From or To value (RFC 3261 20.10: without brackets all parameters are the header's);
+/// `None` when it is empty, or quotes or brackets stay open.
+fn address(value: &[u8]) -> Option<Vec<Param>> {
+    if value.is_empty() {
         return None;
     }
-    params(&pieces[1..])
+    Some(params(&split_address(value)?[1..]))
 }

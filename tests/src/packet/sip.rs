@@ -113,14 +113,18 @@ pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
 }
 
+/// Blanks, line ends of folds and what else is no text.
+fn is_blank(byte: u8) -> bool {
+    byte <= b' '
+}
+
 /// Without blanks and line ends around it.
 pub fn trim(bytes: &[u8]) -> &[u8] {
-    let blank = |byte: &u8| b" \t\r\n".contains(byte);
-    let Some(start) = bytes.iter().position(|byte| !blank(byte)) else {
+    let Some(start) = bytes.iter().position(|byte| !is_blank(*byte)) else {
         return &[];
     };
-    let end = bytes.iter().rposition(|byte| !blank(byte)).unwrap_or(start);
-    &bytes[start..=end]
+    let end = bytes.iter().rposition(|byte| !is_blank(*byte));
+    &bytes[start..=end.unwrap_or(start)]
 }
 
 /// Place of `needle`.
@@ -130,65 +134,83 @@ pub fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
         .position(|window| window == needle)
 }
 
-/// Cuts at `separator` outside quoted strings and angle brackets; `None` when one of them stays open.
-pub fn split(bytes: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
+/// Cuts at `separator` outside quoted strings; `None` when one stays open.
+pub fn split_quoted(bytes: &[u8], separator: u8) -> Option<Vec<&[u8]>> {
     let mut parts = Vec::new();
-    let (mut start, mut quoted, mut escaped, mut angle) = (0, false, false, false);
-    for (at, &byte) in bytes.iter().enumerate() {
-        if quoted {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => quoted = false,
-                _ => {}
-            }
-        } else if angle {
-            angle = byte != b'>';
-        } else if byte == b'"' {
-            quoted = true;
-        } else if byte == b'<' {
-            angle = true;
-        } else if byte == b'>' {
-            return None;
-        } else if byte == separator {
-            parts.push(&bytes[start..at]);
-            start = at + 1;
+    let mut rest = bytes;
+    loop {
+        let at = position(rest, separator)?;
+        parts.push(&rest[..at]);
+        if at == rest.len() {
+            return Some(parts);
         }
+        rest = &rest[at + 1..];
     }
-    if quoted || angle {
-        return None;
-    }
-    parts.push(&bytes[start..]);
-    Some(parts)
 }
 
-/// All values of a header, over rows and comma lists, in order.
-pub fn split_list<'a>(rows: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
-    let mut values = Vec::new();
-    for row in rows {
-        values.extend(split(row, b',')?.into_iter().map(trim));
+/// Place of the first `mark` outside quoted strings, or the end; `None` when a string stays open.
+fn position(bytes: &[u8], mark: u8) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ if byte == mark && !quoted => return Some(at),
+            _ => {}
+        }
     }
-    Some(values)
+    if quoted { None } else { Some(bytes.len()) }
+}
+
+/// Cuts an address header at the semicolons outside quoted strings and angle brackets; `None` when one
+/// of them stays open.
+pub fn split_address(value: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut parts = Vec::new();
+    let (mut start, mut quoted, mut escaped, mut angle) = (0, false, false, false);
+    for (at, &byte) in value.iter().enumerate() {
+        match byte {
+            b'>' if angle => angle = false,
+            _ if angle => {}
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'<' => angle = true,
+            b'>' => return None,
+            b';' => {
+                parts.push(&value[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&value[start..]);
+    if quoted || angle { None } else { Some(parts) }
+}
+
+/// The first value of a comma list, and what follows it; `None` when a string stays open in it.
+pub fn first_value(row: &[u8]) -> Option<(&[u8], &[u8])> {
+    Some(row.split_at(position(row, b',')?))
 }
 
 /// A header parameter; its name in lower case.
 pub type Param = (Vec<u8>, Option<Vec<u8>>);
 
-/// Parameters from pieces between semicolons.
-pub fn params(pieces: &[&[u8]]) -> Option<Vec<Param>> {
-    let mut params = Vec::new();
-    for piece in pieces {
-        let (name, value) = match piece.iter().position(|byte| *byte == b'=') {
-            Some(equals) => (&piece[..equals], Some(trim(&piece[equals + 1..]))),
-            None => (*piece, None),
-        };
-        let name = trim(name).to_ascii_lowercase();
-        if name.is_empty() || value.is_some_and(<[u8]>::is_empty) {
-            return None;
-        }
-        params.push((name, value.map(<[u8]>::to_vec)));
-    }
-    Some(params)
+/// Parameters from pieces between semicolons. Characters within names and values are not judged.
+pub fn params(pieces: &[&[u8]]) -> Vec<Param> {
+    pieces
+        .iter()
+        .map(|piece| {
+            let piece = trim(piece);
+            let name = piece.split(|byte| *byte == b'=' || is_blank(*byte)).next();
+            let value = piece.iter().position(|byte| *byte == b'=');
+            (
+                name.unwrap_or_default().to_ascii_lowercase(),
+                value.map(|equals| trim(&piece[equals + 1..]).to_vec()),
+            )
+        })
+        .collect()
 }
 
 /// One Via value.
@@ -207,19 +229,19 @@ pub struct Via {
 impl Via {
     /// Reads one value (RFC 3261 25.1 `via-parm`, which allows blanks around its separators).
     pub fn read(value: &[u8]) -> Option<Self> {
-        let pieces = split(value, b';')?;
+        let pieces = split_quoted(value, b';')?;
         let mut protocol = pieces[0].splitn(3, |byte| *byte == b'/').map(trim);
         let (name, version, rest) = (protocol.next()?, protocol.next()?, protocol.next()?);
         if !name.eq_ignore_ascii_case(b"SIP") || version != b"2.0" {
             return None;
         }
-        let blank = rest.iter().position(|byte| b" \t\r\n".contains(byte))?;
+        let blank = rest.iter().position(|byte| is_blank(*byte))?;
         let (host, port) = sent_by(trim(&rest[blank..]))?;
         Some(Self {
             transport: rest[..blank].to_ascii_uppercase(),
             host,
             port,
-            params: params(&pieces[1..])?,
+            params: params(&pieces[1..]),
         })
     }
 
@@ -233,27 +255,23 @@ impl Via {
     }
 }
 
+/// Host and port. The host is not judged, but for the brackets around an IPv6 address.
 fn sent_by(text: &[u8]) -> Option<(Vec<u8>, Option<u16>)> {
-    let host_end = if text.first() == Some(&b'[') {
-        find(text, b"]")? + 1
-    } else {
-        text.iter()
-            .position(|byte| *byte == b':')
-            .unwrap_or(text.len())
+    let literal = match text.first()? {
+        b'[' => text.iter().position(|byte| *byte == b']')? + 1,
+        _ => 0,
     };
-    let (host, rest) = (trim(&text[..host_end]), trim(&text[host_end..]));
-    if host.is_empty() || host.iter().any(|byte| *byte <= b' ') {
-        return None;
-    }
-    if rest.is_empty() {
-        return Some((host.to_vec(), None));
-    }
-    let port = trim(rest.strip_prefix(b":")?);
+    let colon = text[literal..].iter().rposition(|byte| *byte == b':');
+    let Some(colon) = colon.map(|colon| literal + colon) else {
+        let alone = literal == 0 || literal == text.len();
+        return alone.then(|| (text.to_vec(), None));
+    };
+    let port = trim(&text[colon + 1..]);
     if port.is_empty() || !port.iter().all(u8::is_ascii_digit) {
         return None;
     }
     let port = std::str::from_utf8(port).ok()?.parse().ok()?;
-    Some((host.to_vec(), Some(port)))
+    Some((trim(&text[..colon]).to_vec(), Some(port)))
 }
 
 /// A response: its message, when every line is well-formed and the start line is a status line.
