@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod docs;
 mod ebpf;
 mod setup;
 mod shell;
@@ -31,6 +32,8 @@ enum Command {
     },
     /// Run every check there is, as CI does (needs root)
     Test,
+    /// Write docs/reasons.md from the filter's reasons and events
+    Docs,
     /// Show the filter at work between a caller at five times the limit and a proxy (needs root)
     Demo,
     /// Measure the filter beside floors and a peer (needs root)
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf { check: false } => ebpf::build_and_install(),
         Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
         Command::Test => test::run(),
+        Command::Docs => docs::write(),
         Command::Demo => demo::run(),
         Command::Bench { quick, json } => bench::run(quick, json.as_deref()),
     };

@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
+    bench,
     ebpf::{self, Checked},
     setup::{self, Group},
     shell,
@@ -45,6 +46,8 @@ fn run_stages(stages: &mut Stages) -> Result<()> {
     stages.run("unit", unit)?;
     stages.run("controller", controller)?;
     stages.run("e2e", end_to_end)?;
+    // Proves that every path can still be measured; asserts no time.
+    stages.run("bench", || bench::run(true, None))?;
     stages.run("docs", docs)
 }
 

@@ -9,7 +9,8 @@ use aya::{
 };
 use overload_common::{
     abi::{
-        ADMITTED_SETS, ALGORITHM_RATE, ControlRecord, Event, IndexSet, Mode, Reason, ReasonCounter,
+        ALGORITHM_RATE, ControlRecord, Event, MEMORY_BUCKETS, MemoryBucket, Mode, Reason,
+        ReasonCounter,
     },
     admit::gcra::{class_tolerances, period_ticks},
 };
@@ -21,8 +22,8 @@ use super::message::{self, DESTINATION, DISTINCT, FRAME, HOST_MAC, PORT};
 pub const FILTER: &str = "overload_ingress";
 /// The program that passes everything.
 pub const EMPTY: &str = "overload_pass";
-/// Copies a message and counts its line feeds.
-pub const SCAN: &str = "bench_scan";
+/// Copies a message and looks for its line feeds.
+const SCAN: &str = "bench_scan";
 /// Feeds a packet and runs the filter.
 pub const FED_FILTER: &str = "bench_filter";
 /// Feeds a packet.
@@ -150,9 +151,8 @@ impl Filter {
 
     /// Forgets admitted transactions, so that the next ones find a slot.
     pub fn forget_admitted(&mut self) -> Result<()> {
-        for set in 0..ADMITTED_SETS as u32 {
-            self.sandbox
-                .set("ADMITTED_INDEX", set, IndexSet::default())?;
+        for bucket in 0..MEMORY_BUCKETS as u32 {
+            self.sandbox.set("MEMORY", bucket, MemoryBucket::EMPTY)?;
         }
         Ok(())
     }
@@ -183,13 +183,34 @@ impl Filter {
 
     /// Mean ns of `program` over `repeat` runs.
     pub fn run(&mut self, program: &'static str, frame: &[u8], repeat: u32) -> Result<f64> {
+        Ok(self.run_program(program, frame, repeat)?.0)
+    }
+
+    /// Mean ns of the scan floor, which must have seen every byte.
+    pub fn run_scan(&mut self, message: &str, repeat: u32) -> Result<f64> {
+        let frame = message::frame(message);
+        let (time, others) = self.run_program(SCAN, &frame, repeat)?;
+        let feeds = message.matches('\n').count();
+        ensure!(
+            others as usize == message.len().next_multiple_of(8) - feeds,
+            "the scan saw {others} bytes beside {feeds} line feeds"
+        );
+        Ok(time)
+    }
+
+    fn run_program(
+        &mut self,
+        program: &'static str,
+        frame: &[u8],
+        repeat: u32,
+    ) -> Result<(f64, u32)> {
         let options = TestRunOptions {
             data_in: Some(frame),
             repeat,
             ..TestRunOptions::new()
         };
         let result = self.sandbox.program(program)?.test_run(options)?;
-        Ok(nanoseconds(result.duration))
+        Ok((nanoseconds(result.duration), result.return_value))
     }
 
     /// Mean ns of the filter; every run must have ended for one of `reasons`.

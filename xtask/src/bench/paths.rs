@@ -6,7 +6,7 @@ use overload_ctl::datapath::sandbox::{Action, Outcome};
 
 use super::{
     cpu,
-    filter::{EMPTY, FED_FILTER, FEED, FILTER, Feed, Filter, Limit, SCAN},
+    filter::{EMPTY, FED_FILTER, FEED, FILTER, Feed, Filter, Limit},
     message::{self, DISTINCT},
 };
 
@@ -47,14 +47,15 @@ const HALF: u32 = DISTINCT / 2;
 /// Measures every path; fails when a packet went another way.
 pub fn measure(filter: &mut Filter, size: Size) -> Result<Vec<Series>> {
     cpu::pin_self(cpu::MEASURED)?;
-    let frame = message::frame(&message::invite(0));
+    let invite = message::invite(0);
+    let frame = message::frame(&invite);
     let plain = plain_paths(filter)?;
     let mut all: Vec<Series> = Vec::new();
     for round in 0..=size.rounds {
         let mut times = Vec::new();
         let empty = filter.run(EMPTY, &frame, size.plain_runs)?;
         times.push((FLOOR, empty));
-        times.push((SCAN_FLOOR, filter.run(SCAN, &frame, size.plain_runs)?));
+        times.push((SCAN_FLOOR, filter.run_scan(&invite, size.plain_runs)?));
         for path in &plain {
             let runs = size.plain_runs;
             let ns = filter
@@ -62,6 +63,9 @@ pub fn measure(filter: &mut Filter, size: Size) -> Result<Vec<Series>> {
                 .context(path.name)?;
             times.push((path.name, ns));
         }
+        let feed = filter.new_transactions(0, 1, 1).repeated();
+        filter.feed(feed)?;
+        times.push(("feeding alone", filter.run(FEED, &frame, size.fed_runs)?));
         admitted(filter, size, empty, &mut times)?;
         refused(filter, size, empty, &mut times)?;
         // The first round warms caches and branch predictors.

@@ -17,11 +17,13 @@ use super::{
     cpu,
     filter::{FED_FILTER, FILTER, Filter, Limit},
     lab::{Poller, attach, attach_sink, sunk},
-    message::{self, DISTINCT, PORT},
+    message::{self, PORT},
 };
 
 /// Frames that the kernel hands to the program at once, as a driver does.
 const BATCH: u32 = 64;
+/// Packets that are fed in turn, as many as a driver's ring holds.
+const RING: u32 = 256;
 /// Requests of one flood; a multiple of the batch.
 const FLOOD_MAX: u32 = BATCH << 18;
 /// Requests that wait for their answer from Kamailio.
@@ -65,7 +67,7 @@ pub fn live_frames(filter: &mut Filter, runs: u32) -> Result<Rate> {
     let lab = Lab::without_peer_program()?;
     attach_sink(filter, &lab)?;
     filter.limit(Limit::RefusesAll)?;
-    let feed = filter.new_transactions(0, DISTINCT, runs);
+    let feed = filter.new_transactions(0, RING, runs);
     filter.feed(feed)?;
     let frame = message::frame(&message::invite(0));
     let (before, sunk_before) = (filter.counters()?, sunk(filter)?);
@@ -260,6 +262,8 @@ fn client_socket() -> Result<UdpSocket> {
     Ok(socket)
 }
 
+const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
+
 /// INVITEs of the same length, each a transaction of its own.
 struct Requests {
     message: Vec<u8>,
@@ -279,11 +283,29 @@ impl Requests {
     }
 
     fn next(&mut self) -> &[u8] {
-        let digits = format!("{:08x}", self.number);
-        self.number = self.number.wrapping_add(1);
-        for at in self.digits {
-            self.message[at..at + 8].copy_from_slice(digits.as_bytes());
+        // Not by a formatter: the sender is what limits the flood.
+        for (shift, digit) in (0..32).step_by(4).rev().zip(0..) {
+            let value = HEXADECIMAL[self.number as usize >> shift & 15];
+            for at in self.digits {
+                self.message[at + digit] = value;
+            }
         }
+        self.number = self.number.wrapping_add(1);
         &self.message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Requests;
+
+    #[test]
+    fn requests_are_numbered_in_branch_and_call_id() {
+        let mut requests = Requests::from(0x0fed_cba9).expect("an INVITE has digits");
+        let first = String::from_utf8_lossy(requests.next()).into_owned();
+        assert!(first.contains("branch=z9hG4bK0fedcba9"), "{first}");
+        assert!(first.contains("\r\nCall-ID: 0fedcba9-"), "{first}");
+        let second = String::from_utf8_lossy(requests.next()).into_owned();
+        assert!(second.contains("branch=z9hG4bK0fedcbaa"), "{second}");
     }
 }
