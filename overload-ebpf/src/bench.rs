@@ -9,6 +9,10 @@
     internal_features,
     reason = "BPF has no other way to an atomic compare-and-exchange"
 )]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "an entry point takes its context by value"
+)]
 
 mod clock;
 mod ingress;
@@ -149,6 +153,10 @@ fn bench_sink(ctx: XdpContext) -> u32 {
 
 /// Replaces the packet by the next one of [`PACKETS`], with its own transaction.
 #[inline(always)]
+#[expect(
+    clippy::cast_possible_wrap,
+    reason = "a frame is shorter than a page"
+)]
 fn feed(ctx: &XdpContext) -> bool {
     let Some(feed) = FEED.get_ptr_mut(0) else {
         return false;

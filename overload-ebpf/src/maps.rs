@@ -6,10 +6,9 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use overload_common::abi::{
-    ADMITTED_SETS, ADMITTED_SLOTS, AdmittedSlot, BPF_F_MMAPABLE, Bucket, ControlCounters,
-    ControlRecord, DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS, IndexSet,
-    InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS, PORT_WORDS, REFUSED_SLOTS, Reason,
-    ReasonCounter,
+    BPF_F_MMAPABLE, Bucket, ControlCounters, ControlRecord, DESTINATION_ENTRIES, DestinationKey,
+    Event, INTERFACE_SLOTS, InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS,
+    MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
 };
 
 use crate::scratch::Scratch;
@@ -47,13 +46,7 @@ pub static BUCKETS: Array<Bucket, MAX_CONTROLS, BPF_F_MMAPABLE> = Array::new();
 pub static CONTROL_COUNTERS: PerCpuArray<ControlCounters, MAX_CONTROLS> = PerCpuArray::new();
 
 #[btf_map]
-pub static ADMITTED_INDEX: Array<IndexSet, ADMITTED_SETS> = Array::new();
-
-#[btf_map]
-pub static ADMITTED: Array<AdmittedSlot, ADMITTED_SLOTS> = Array::new();
-
-#[btf_map]
-pub static REFUSED: Array<u64, REFUSED_SLOTS> = Array::new();
+pub static MEMORY: Array<MemoryBucket, MEMORY_BUCKETS, BPF_F_MMAPABLE> = Array::new();
 
 #[btf_map]
 pub static REASONS: PerCpuArray<ReasonCounter, { Reason::COUNT }> = PerCpuArray::new();

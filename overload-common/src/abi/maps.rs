@@ -15,14 +15,5 @@ pub const MAX_CONTROLS: usize = 16_384;
 /// Entries of the destination table: two generations side by side while one replaces the other.
 pub const DESTINATION_ENTRIES: usize = 2 * MAX_CONTROLS;
 
-/// Admitted transactions that are remembered.
-pub const ADMITTED_SLOTS: usize = 131_072;
-
-/// Slots of one set, whose fingerprints share a cache line.
-pub const ADMITTED_WAYS: usize = 8;
-
-/// Sets of the admitted table; a transaction may live in either of two.
-pub const ADMITTED_SETS: usize = ADMITTED_SLOTS / ADMITTED_WAYS;
-
-/// Fingerprints of refused transactions that are remembered.
-pub const REFUSED_SLOTS: usize = 262_144;
+/// Buckets of transaction memory: 196,608 admitted transactions and 262,144 refused ones in 16 MiB.
+pub const MEMORY_BUCKETS: usize = 16_384;

@@ -18,8 +18,7 @@ pub use instance::{
     KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, SCHEMA,
 };
 pub use maps::{
-    ADMITTED_SETS, ADMITTED_SLOTS, ADMITTED_WAYS, BPF_F_MMAPABLE, DESTINATION_ENTRIES,
-    INTERFACE_SLOTS, MAX_CONTROLS, PORT_WORDS, REFUSED_SLOTS,
+    BPF_F_MMAPABLE, DESTINATION_ENTRIES, INTERFACE_SLOTS, MAX_CONTROLS, MEMORY_BUCKETS, PORT_WORDS,
 };
 pub use reason::{Event, Reason, ReasonCounter, Verdict};
-pub use transaction::{AdmittedSlot, IndexSet};
+pub use transaction::{ADMITTED_WAYS, AdmittedSlot, MemoryBucket, REFUSED_WAYS};

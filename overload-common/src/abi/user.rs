@@ -1,8 +1,8 @@
 //! Lets aya move the map values as bytes.
 
 use super::{
-    AdmittedSlot, Bucket, ControlCounters, ControlRecord, DestinationKey, IndexSet, InstanceRecord,
-    InterfaceRecord, KeyRecord, ReasonCounter,
+    AdmittedSlot, Bucket, ControlCounters, ControlRecord, DestinationKey, InstanceRecord,
+    InterfaceRecord, KeyRecord, MemoryBucket, ReasonCounter,
 };
 
 macro_rules! pod {
@@ -21,9 +21,9 @@ pod!(
     ControlCounters,
     ControlRecord,
     DestinationKey,
-    IndexSet,
     InstanceRecord,
     InterfaceRecord,
     KeyRecord,
+    MemoryBucket,
     ReasonCounter,
 );

@@ -1,9 +1,9 @@
-//! Words of the two transaction tables.
+//! Words of the transaction memory.
 //!
-//! An admitted transaction may live in any of sixteen slots, two sets of eight; it is put into a free
-//! or expired one and never displaces a live one. A refused transaction has one slot and displaces
-//! what is there. All times are the coarse monotonic clock in units of 17 ms; it wraps
-//! after two years for the admitted, after 208 days for the refused.
+//! An admitted transaction lies in one of two buckets: in the first unless that was full. It is put into a
+//! free or expired slot and never displaces a live one. A refused transaction has one slot and displaces
+//! what is there. All times are the coarse monotonic clock in units of 17 ms; it wraps after two years for
+//! the admitted, after 208 days for the refused.
 
 /// How long a transaction is remembered: 64 * T1 (RFC 3261 17.2.1).
 pub const LIFE_NS: u64 = 32_000_000_000;
@@ -30,17 +30,10 @@ pub const fn admitted_word(transaction: u64, now_ns: u64) -> u64 {
     transaction << 32 | (units(now_ns) + LIFE_UNITS) & 0xffff_ffff
 }
 
-/// A number whose top bit is set when the slot is in use at `now_ns`; the kernel asks sixteen in a row
-/// and cannot afford a branch each.
-#[inline(always)]
-pub const fn admitted_live_sign(word: u64, now_ns: u64) -> u64 {
-    (units(now_ns) & 0xffff_ffff).wrapping_sub(word & 0xffff_ffff)
-}
-
-/// Whether the slot is in use at `now_ns`.
+/// Whether the slot, or the overflow, is in use at `now_ns`.
 #[inline(always)]
 pub const fn admitted_is_live(word: u64, now_ns: u64) -> bool {
-    admitted_live_sign(word, now_ns) >> 63 != 0
+    word & 0xffff_ffff > units(now_ns) & 0xffff_ffff
 }
 
 /// 0 when the word's fingerprint is the transaction's.
@@ -49,9 +42,9 @@ pub const fn admitted_difference(word: u64, transaction: u64) -> u64 {
     (word ^ transaction << 32) >> 32
 }
 
-/// The two sets a transaction may live in; `mask` is the number of sets less one.
+/// The two buckets a transaction may lie in; `mask` is the number of buckets less one.
 #[inline(always)]
-pub const fn admitted_sets(transaction: u64, mask: u32) -> [u32; 2] {
+pub const fn buckets(transaction: u64, mask: u32) -> [u32; 2] {
     [
         (transaction >> 32) as u32 & mask,
         (transaction >> 46) as u32 & mask,
@@ -64,10 +57,10 @@ pub const fn refused_identity(transaction: u64, verify: u64) -> u64 {
     transaction ^ verify.rotate_left(32)
 }
 
-/// Slot in the refused table; `mask` is the number of slots less one.
+/// Slot of a refused request in its bucket, of sixteen.
 #[inline(always)]
-pub const fn refused_slot(identity: u64, mask: u32) -> u32 {
-    (identity >> 40) as u32 & mask
+pub const fn refused_slot(identity: u64) -> u32 {
+    (identity >> 40) as u32 & 15
 }
 
 /// Word of a request refused now: 32 bits of fingerprint, the key epoch, whether it was refused only in
@@ -136,30 +129,30 @@ mod tests {
         assert!(!refused_is_live(0, LIFE_NS));
     }
 
-    /// The bound the README gives: no admitted transaction goes untracked below 75 % fill.
+    /// The bound the README gives: no admitted transaction goes untracked below two fifths of the slots.
     #[test]
-    fn two_sets_of_eight_fill_evenly() {
-        const SETS: u32 = 1 << 10;
-        let mut fill = std::vec![0u8; SETS as usize];
+    fn two_buckets_of_twelve_fill_evenly() {
+        const BUCKETS: u32 = 1 << 12;
+        let mut fill = std::vec![0u32; BUCKETS as usize];
         let mut tracked = 0u32;
         for i in 0u64.. {
             let hash = crate::hash::siphash13(3, 4, &i.to_le_bytes());
-            let [a, b] = admitted_sets(hash, SETS - 1);
-            let set = if fill[a as usize] <= fill[b as usize] {
-                a
+            let [first, second] = buckets(hash, BUCKETS - 1);
+            let bucket = if fill[first as usize] < 12 {
+                first
             } else {
-                b
+                second
             };
-            if fill[set as usize] == 8 {
+            if fill[bucket as usize] == 12 {
                 break;
             }
-            fill[set as usize] += 1;
+            fill[bucket as usize] += 1;
             tracked += 1;
         }
+        let slots = BUCKETS * 12;
         assert!(
-            tracked > SETS * 8 * 3 / 4,
-            "first loss at {tracked} of {}",
-            SETS * 8
+            tracked > slots * 2 / 5,
+            "first loss at {tracked} of {slots}"
         );
     }
 }

@@ -7,9 +7,9 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
 };
 use overload_common::abi::{
-    ADMITTED_SETS, ADMITTED_SLOTS, AdmittedSlot, Bucket, ControlCounters, ControlRecord,
-    DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS, IndexSet, InstanceRecord,
-    InterfaceRecord, KeyRecord, MAX_CONTROLS, PORT_WORDS, REFUSED_SLOTS, Reason, ReasonCounter,
+    Bucket, ControlCounters, ControlRecord, DESTINATION_ENTRIES, DestinationKey, Event,
+    INTERFACE_SLOTS, InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS, MEMORY_BUCKETS,
+    MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
 };
 use thiserror::Error;
 
@@ -99,9 +99,7 @@ impl Maps {
         let controls = open("CONTROLS", MAX_CONTROLS)?;
         let buckets = open("BUCKETS", MAX_CONTROLS)?;
         // Read by the program only, which indexes them without a further check.
-        fits::<IndexSet>(open("ADMITTED_INDEX", ADMITTED_SETS)?, "ADMITTED_INDEX")?;
-        fits::<AdmittedSlot>(open("ADMITTED", ADMITTED_SLOTS)?, "ADMITTED")?;
-        fits::<u64>(open("REFUSED", REFUSED_SLOTS)?, "REFUSED")?;
+        fits::<MemoryBucket>(open("MEMORY", MEMORY_BUCKETS)?, "MEMORY")?;
         Ok(Self {
             instance: share(&instance, "INSTANCE", 1)?,
             instance_id,

@@ -17,7 +17,7 @@ pub const INGRESS: &str = "overload_ingress";
 pub const PASS: &str = "overload_pass";
 
 /// Every map of the object that an instance pins.
-pub const MAPS: [&str; 13] = [
+pub const MAPS: [&str; 11] = [
     "INSTANCE",
     "INTERFACES",
     "PORTS",
@@ -26,9 +26,7 @@ pub const MAPS: [&str; 13] = [
     "CONTROLS",
     "BUCKETS",
     "CONTROL_COUNTERS",
-    "ADMITTED_INDEX",
-    "ADMITTED",
-    "REFUSED",
+    "MEMORY",
     "REASONS",
     "EVENTS",
 ];

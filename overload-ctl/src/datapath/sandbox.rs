@@ -13,8 +13,8 @@ use aya::{
 use overload_common::{
     abi::{
         AdmittedSlot, ControlCounters, ControlRecord, DestinationKey, Event, InstanceRecord,
-        InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, PORT_WORDS, Reason,
-        ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
+        InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, MemoryBucket, Mode,
+        PORT_WORDS, Reason, ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
     },
     sip::{canonical_host, host_key},
 };
@@ -334,16 +334,19 @@ impl Sandbox {
             }))
     }
 
-    /// Slots of the admitted table that were ever used.
+    /// Slots of admitted transactions that were ever used.
     pub fn admitted_slots(&self) -> Result<Vec<AdmittedSlot>, SandboxError> {
-        let name = "ADMITTED";
+        let name = "MEMORY";
         let map = self.ebpf.map(name).ok_or(LoadError::Missing(name))?;
-        let map: Array<&MapData, AdmittedSlot> = map
+        let map: Array<&MapData, MemoryBucket> = map
             .try_into()
             .map_err(|source| SandboxError::Map { name, source })?;
-        let slots: Result<Vec<_>, _> = map.iter().collect();
-        let slots = slots.map_err(|source| SandboxError::Map { name, source })?;
-        Ok(slots.into_iter().filter(|slot| slot.copies != 0).collect())
+        let mut used = Vec::new();
+        for bucket in map.iter() {
+            let bucket = bucket.map_err(|source| SandboxError::Map { name, source })?;
+            used.extend(bucket.slots.into_iter().filter(|slot| slot.copies != 0));
+        }
+        Ok(used)
     }
 
     /// Overwrites one entry of an array map.

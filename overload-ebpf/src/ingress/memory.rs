@@ -1,79 +1,110 @@
 //! Memory of transactions: a copy of a known request gets the verdict of its first copy.
 
 use overload_common::{
-    abi::{ADMITTED_SETS, ADMITTED_WAYS, AdmittedSlot, Event, Mode, REFUSED_SLOTS, Reason},
+    abi::{
+        ADMITTED_WAYS, AdmittedSlot, Class, Event, MEMORY_BUCKETS, MemoryBucket, Mode,
+        REFUSED_WAYS, Reason,
+    },
     admit::memory::{
-        INVITE_COPIES, LIFE_NS, OTHER_COPIES, SPACING_NS, admitted_difference, admitted_is_live,
-        admitted_live_sign, admitted_sets, admitted_word, refused_epoch, refused_identity,
-        refused_in_shadow, refused_is_live, refused_matches, refused_slot, refused_word,
+        INVITE_COPIES, OTHER_COPIES, SPACING_NS, admitted_difference, admitted_is_live,
+        admitted_word, buckets, refused_epoch, refused_identity, refused_in_shadow,
+        refused_is_live, refused_matches, refused_slot, refused_word,
     },
     sip::Method,
 };
 
 use super::{GO_ON, account, stop};
 use crate::{
-    kernel::{add, compare_exchange, opaque, opaque_word},
-    maps::{ADMITTED, ADMITTED_INDEX, INSTANCE, REFUSED},
+    kernel::{add, compare_exchange},
+    maps::{INSTANCE, MEMORY},
     scratch::{Work, get, set},
 };
 
-const SETS_MASK: u32 = ADMITTED_SETS as u32 - 1;
-const REFUSED_MASK: u32 = REFUSED_SLOTS as u32 - 1;
+const MASK: u32 = MEMORY_BUCKETS as u32 - 1;
 const WAYS: u32 = ADMITTED_WAYS as u32;
+const REFUSED_MASK: usize = REFUSED_WAYS - 1;
+
+/// The bucket with this index, masked.
+#[inline(always)]
+fn bucket(index: u32) -> Option<*mut MemoryBucket> {
+    MEMORY.get_ptr_mut(index & MASK)
+}
+
+/// Reads a word of a bucket.
+///
+/// # Safety
+/// `word` is an aligned word of a live map value; racing writers store it whole.
+#[inline(always)]
+unsafe fn load(word: *const u64) -> u64 {
+    // SAFETY: the caller vouches for the pointer.
+    unsafe { word.read_volatile() }
+}
 
 /// Answers the reason of a copy, or [`GO_ON`] for a request that is not remembered.
 ///
-/// The admitted table comes first: were a transaction in both, the host has it.
+/// The admitted ones come first: were a transaction among both, the host has it.
 #[inline(always)]
 pub fn recall(work: Work) -> u32 {
     let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
-    let verify = get!(work, meta.verify);
-    let mode = Mode::from_raw(get!(work, meta.mode));
-    let sets = admitted_sets(transaction, SETS_MASK);
-    let answer = recall_admitted(sets[0], transaction, verify, now);
-    if answer != GO_ON {
-        return answer;
-    }
-    let answer = recall_admitted(sets[1], transaction, verify, now);
-    if answer != GO_ON {
-        return answer;
-    }
-    let identity = refused_identity(transaction, verify);
-    if let Some(slot) = REFUSED.get_ptr(refused_slot(identity, REFUSED_MASK)) {
-        // SAFETY: a word of a live map value; racing writers store it whole.
-        let word = unsafe { slot.read_volatile() };
-        if refused_matches(word, identity) && refused_is_live(word, now) {
-            if mode == Mode::Enforce && refused_in_shadow(word) {
-                // The host has it already.
-                return stop(Reason::AdmittedCopy);
-            }
-            set!(work, refused_epoch(word), meta.epoch);
-            return stop(Reason::RefusedCopy);
-        }
-    }
-    GO_ON
-}
-
-/// Looks for the transaction in one set.
-#[inline(always)]
-fn recall_admitted(set: u32, transaction: u64, verify: u64, now: u64) -> u32 {
-    let Some(index) = ADMITTED_INDEX.get_ptr(set & SETS_MASK) else {
+    let Some(memory) = bucket(buckets(transaction, MASK)[0]) else {
         return GO_ON;
     };
-    for way in 0..ADMITTED_WAYS {
-        // SAFETY: a word of a live map value; racing writers store it whole.
-        let word = unsafe { (&raw const (*index).words[way]).read_volatile() };
-        if admitted_difference(word, transaction) != 0 || !admitted_is_live(word, now) {
-            continue;
+    let answer = recall_admitted(work, memory);
+    if answer != GO_ON {
+        return answer;
+    }
+    // SAFETY: words of a live map value.
+    unsafe {
+        if admitted_is_live(load(&raw const (*memory).overflow), now) {
+            let answer = recall_overflow();
+            if answer != GO_ON {
+                return answer;
+            }
         }
-        let Some(slot) = ADMITTED.get_ptr_mut((set & SETS_MASK) * WAYS + way as u32) else {
+        let identity = refused_identity(transaction, get!(work, meta.verify));
+        let word =
+            load(&raw const (*memory).refused[refused_slot(identity) as usize & REFUSED_MASK]);
+        if !refused_matches(word, identity) || !refused_is_live(word, now) {
             return GO_ON;
-        };
+        }
+        if refused_in_shadow(word) && get!(work, meta.mode) == Mode::Enforce as u32 {
+            // The host has it already.
+            return stop(Reason::AdmittedCopy);
+        }
+        set!(work, refused_epoch(word), meta.epoch);
+    }
+    stop(Reason::RefusedCopy)
+}
+
+/// Looks for the transaction in its other bucket.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn recall_overflow() -> u32 {
+    let Some(work) = Work::here() else {
+        return GO_ON;
+    };
+    match bucket(buckets(get!(work, meta.transaction), MASK)[1]) {
+        Some(memory) => recall_admitted(work, memory),
+        None => GO_ON,
+    }
+}
+
+/// Looks for the transaction among the admitted ones of a bucket.
+#[inline(always)]
+fn recall_admitted(work: Work, memory: *mut MemoryBucket) -> u32 {
+    let now = get!(work, meta.now);
+    let transaction = get!(work, meta.transaction);
+    for way in 0..ADMITTED_WAYS {
         // SAFETY: words of a live map value.
         unsafe {
-            if (&raw const (*slot).transaction).read_volatile() == transaction
-                && (&raw const (*slot).verify).read_volatile() == verify
+            let word = load(&raw const (*memory).admitted[way]);
+            if admitted_difference(word, transaction) != 0 || !admitted_is_live(word, now) {
+                continue;
+            }
+            let slot = &raw mut (*memory).slots[way];
+            if load(&raw const (*slot).transaction) == transaction
+                && load(&raw const (*slot).verify) == get!(work, meta.verify)
             {
                 return admitted_copy(slot, now);
             }
@@ -95,9 +126,8 @@ unsafe fn admitted_copy(slot: *mut AdmittedSlot, now: u64) -> u32 {
         } else {
             OTHER_COPIES
         };
-        let last = (&raw const (*slot).last_ns).read_volatile();
         let copies = (&raw const (*slot).copies).read_volatile();
-        if copies >= most || now.saturating_sub(last) < SPACING_NS {
+        if copies >= most || now.saturating_sub(load(&raw const (*slot).last_ns)) < SPACING_NS {
             return stop(Reason::SurplusCopy);
         }
         (&raw mut (*slot).last_ns).write_volatile(now);
@@ -111,71 +141,73 @@ unsafe fn admitted_copy(slot: *mut AdmittedSlot, now: u64) -> u32 {
 pub fn remember_admitted(work: Work, control: u32) {
     let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
-    let sets = admitted_sets(transaction, SETS_MASK);
-    let (first, second) = (free_ways(sets[0], now), free_ways(sets[1], now));
-    // Into the emptier set: no loss until three quarters of the table are in use.
-    let swap = second.count_ones() > first.count_ones();
-    let (set, free) = if swap {
-        (sets[1], second)
-    } else {
-        (sets[0], first)
+    let [first, second] = buckets(transaction, MASK);
+    let Some(memory) = bucket(first) else {
+        return;
     };
-    if free == 0 || !claim(work, set, free.trailing_zeros(), control, now) {
-        account::event(Event::AdmittedUntracked);
+    find_free(work, memory, now);
+    if get!(work, walk.cursor) < WAYS {
+        claim(work, memory, control);
+        return;
     }
+    let Some(other) = bucket(second) else {
+        return;
+    };
+    find_free(work, other, now);
+    // SAFETY: a word of a live map value; the later of two racing writers wins, a unit of time apart.
+    unsafe { (&raw mut (*memory).overflow).write_volatile(admitted_word(0, now)) };
+    claim(work, other, control);
 }
 
-/// Bits of the ways that hold no live transaction.
+/// Sets `walk.cursor` to the first way without a live transaction, or to [`WAYS`].
 #[inline(always)]
-fn free_ways(set: u32, now: u64) -> u32 {
-    let Some(index) = ADMITTED_INDEX.get_ptr(set & SETS_MASK) else {
-        return 0;
-    };
-    let mut live = 0;
+fn find_free(work: Work, memory: *mut MemoryBucket, now: u64) {
+    set!(work, WAYS, walk.cursor);
     for way in 0..ADMITTED_WAYS {
-        // SAFETY: a word of a live map value; racing writers store it whole.
-        let word = unsafe { (&raw const (*index).words[way]).read_volatile() };
-        live |= opaque_word(opaque_word(admitted_live_sign(word, now)) >> 63) << way;
+        // SAFETY: a word of a live map value.
+        if !admitted_is_live(unsafe { load(&raw const (*memory).admitted[way]) }, now) {
+            set!(work, way as u32, walk.cursor);
+            break;
+        }
     }
-    !live as u32 & ((1 << ADMITTED_WAYS) - 1)
 }
 
-/// Takes one slot, unless another CPU was faster.
+/// Takes the way at `walk.cursor`, unless there is none or another CPU was faster.
 #[inline(always)]
-fn claim(work: Work, set: u32, way: u32, control: u32, now: u64) -> bool {
-    let way = opaque(way) & (WAYS - 1);
-    let (Some(index), Some(slot)) = (
-        ADMITTED_INDEX.get_ptr_mut(set & SETS_MASK),
-        ADMITTED.get_ptr_mut((set & SETS_MASK) * WAYS + way),
-    ) else {
-        return false;
-    };
+fn claim(work: Work, memory: *mut MemoryBucket, control: u32) {
+    let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
     let verify = get!(work, meta.verify);
     let epoch = get!(work, meta.epoch) as u8;
     let method = get!(work, meta.method) as u8;
-    // SAFETY: words of live map values; only the CPU that exchanged the index word writes the slot.
+    let way = get!(work, walk.cursor) as usize;
+    if way >= ADMITTED_WAYS {
+        account::event(Event::AdmittedUntracked);
+        return;
+    }
+    // SAFETY: words of a live map value; only the CPU that exchanged the first writes the slot.
     unsafe {
-        let word = &raw mut (*index).words[way as usize];
-        let old = word.read_volatile();
+        let word = &raw mut (*memory).admitted[way];
+        let old = load(word);
         if admitted_is_live(old, now)
             || compare_exchange(word, old, admitted_word(transaction, now)) != old
         {
-            return false;
+            account::event(Event::AdmittedUntracked);
+            return;
         }
+        let slot = &raw mut (*memory).slots[way];
         (&raw mut (*slot).verify).write_volatile(verify);
         (&raw mut (*slot).first_ns).write_volatile(now);
         (&raw mut (*slot).last_ns).write_volatile(now);
         (&raw mut (*slot).copies).write_volatile(1);
         (&raw mut (*slot).oc_offer).write_volatile(0);
         (&raw mut (*slot).controls).write_volatile([control as u16, u16::MAX, u16::MAX, u16::MAX]);
-        (&raw mut (*slot).class).write_volatile(overload_common::abi::Class::Normal as u8);
+        (&raw mut (*slot).class).write_volatile(Class::Normal as u8);
         (&raw mut (*slot).epoch).write_volatile(epoch);
         (&raw mut (*slot).method).write_volatile(method);
         (&raw mut (*slot).outcome).write_volatile(0);
         (&raw mut (*slot).transaction).write_volatile(transaction);
     }
-    true
 }
 
 /// Remembers a request that is refused now, under the current key epoch; in shadow mode it was handed
@@ -183,22 +215,23 @@ fn claim(work: Work, set: u32, way: u32, control: u32, now: u64) -> bool {
 #[inline(always)]
 pub fn remember_refused(work: Work, shadow: bool) {
     let now = get!(work, meta.now);
-    let identity = refused_identity(get!(work, meta.transaction), get!(work, meta.verify));
+    let transaction = get!(work, meta.transaction);
+    let identity = refused_identity(transaction, get!(work, meta.verify));
     let mut epoch = 0;
     if let Some(instance) = INSTANCE.get_ptr(0) {
-        // SAFETY: a word of a live map value, written whole.
-        epoch = unsafe { (&raw const (*instance).key_epoch).read_volatile() } & 1;
+        // SAFETY: a word of a live map value.
+        epoch = unsafe { load(&raw const (*instance).key_epoch) } & 1;
     }
     set!(work, epoch, meta.epoch);
-    if let Some(slot) = REFUSED.get_ptr_mut(refused_slot(identity, REFUSED_MASK)) {
-        // SAFETY: a word of a live map value, stored whole.
-        unsafe {
-            if refused_is_live(slot.read_volatile(), now) {
-                account::event(Event::RefusedForgotten);
-            }
-            slot.write_volatile(refused_word(identity, epoch, shadow, now));
+    let Some(memory) = bucket(buckets(transaction, MASK)[0]) else {
+        return;
+    };
+    // SAFETY: a word of a live map value, stored whole.
+    unsafe {
+        let word = &raw mut (*memory).refused[refused_slot(identity) as usize & REFUSED_MASK];
+        if refused_is_live(load(word), now) {
+            account::event(Event::RefusedForgotten);
         }
+        word.write_volatile(refused_word(identity, epoch, shadow, now));
     }
 }
-
-const _: () = assert!(LIFE_NS == 64 * 500_000_000);
