@@ -153,10 +153,7 @@ fn bench_sink(ctx: XdpContext) -> u32 {
 
 /// Replaces the packet by the next one of [`PACKETS`], with its own transaction.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_wrap,
-    reason = "a frame is shorter than a page"
-)]
+#[expect(clippy::cast_possible_wrap, reason = "a frame is shorter than a page")]
 fn feed(ctx: &XdpContext) -> bool {
     let Some(feed) = FEED.get_ptr_mut(0) else {
         return false;
