@@ -38,12 +38,12 @@ impl Load {
 
 #[test]
 fn a_limit_is_rate_times_time_plus_burst() -> Result<()> {
-    for (rate, burst) in [(10.0, 1.0), (100.0, 20.0), (333.0, 10.0), (2000.0, 40.0)] {
-        let mut load = Load::new(rate, burst)?;
+    for (rate, burst) in [(10u32, 1.0), (100, 20.0), (333, 10.0), (2000, 40.0)] {
+        let mut load = Load::new(f64::from(rate), burst)?;
         // Five times the rate, for two seconds and their last instant.
-        let step = (SECOND as f64 / rate / 5.0) as u64;
+        let step = SECOND / u64::from(rate) / 5;
         let admitted = load.admitted((0..=2 * SECOND / step).map(|n| n * step))?;
-        let most = 2.0 * rate + burst;
+        let most = 2.0 * f64::from(rate) + burst;
         assert!(admitted as f64 <= most, "{admitted} of {most}");
         assert!(admitted as f64 > most - 2.0, "{admitted} of {most}");
         let counters = load.filter.counters()?;

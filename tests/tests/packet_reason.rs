@@ -6,7 +6,11 @@ use anyhow::{Context, Result};
 use overload_common::abi::{Mode, Reason};
 use overload_tests::packet::{Datagram, Filter, ack, base, edit};
 
+/// A reason, what must be done before, and the frame.
+type Row = (Reason, Setting, Vec<u8>);
+
 /// What must be done before the frame is sent.
+#[derive(Clone)]
 enum Setting {
     /// A limit of 0.
     Refusing,
@@ -81,12 +85,8 @@ fn ip_options() -> Vec<u8> {
     frame
 }
 
-/// A frame for each reason but two: an ACK of ours needs the filter's own tag, see the test, and
-/// `Unconfigured` means that the kernel lost one of the filter's array entries, which no packet can do.
-fn table() -> Vec<(Reason, Setting, Vec<u8>)> {
-    let scattered = "X: y\r\nv: SIP/2.0/UDP b;branch=z9hG4bKb\r\n".repeat(20);
-    let mut martian = Datagram::new(5062, base("a1").as_bytes());
-    martian.source = std::net::Ipv4Addr::LOCALHOST;
+/// Told by the first bytes.
+fn not_requests() -> Vec<Row> {
     vec![
         (Reason::Unrelated, Refusing, with_bytes(36, &[0x13, 0xc5])),
         (Reason::Ipv6, Refusing, ipv6()),
@@ -127,6 +127,12 @@ fn table() -> Vec<(Reason, Setting, Vec<u8>)> {
             response("SIP/2.0 603 Decline"),
         ),
         (Reason::ResponseOther, Refusing, response("SIP/3.0 200 OK")),
+    ]
+}
+
+/// Requests that are not judged.
+fn exempt() -> Vec<Row> {
+    vec![
         (
             Reason::Unrecognised,
             Refusing,
@@ -166,6 +172,13 @@ fn table() -> Vec<(Reason, Setting, Vec<u8>)> {
             Refusing,
             changed("Max-Forwards: 70", "Max-Forwards: 0"),
         ),
+    ]
+}
+
+/// Requests that cannot be judged.
+fn malformed() -> Vec<Row> {
+    let scattered = "X: y\r\nv: SIP/2.0/UDP b;branch=z9hG4bKb\r\n".repeat(20);
+    vec![
         (Reason::NoHeaderEnd, Refusing, frame(base("a1").trim_end())),
         (
             Reason::TooManyLines,
@@ -224,6 +237,14 @@ fn table() -> Vec<(Reason, Setting, Vec<u8>)> {
             Refusing,
             changed("branch=z9hG4bK-a1", "branch=z9hG4bK"),
         ),
+    ]
+}
+
+/// Judged requests.
+fn judged() -> Vec<Row> {
+    let mut martian = Datagram::new(5062, base("a1").as_bytes());
+    martian.source = std::net::Ipv4Addr::LOCALHOST;
+    vec![
         (Reason::Bypass, Bypass, frame(base("a1"))),
         (Reason::WithinLimit, One, frame(base("a1"))),
         (Reason::NoControl, NoControl, frame(base("a1"))),
@@ -247,6 +268,12 @@ fn table() -> Vec<(Reason, Setting, Vec<u8>)> {
         (Reason::Unanswerable, MaxFrame(200), frame(base("a1"))),
         (Reason::Martian, Refusing, martian.frame()),
     ]
+}
+
+/// A frame for each reason but two: an ACK of ours needs the filter's own tag, see the test, and
+/// `Unconfigured` means that the kernel lost one of the filter's array entries, which no packet can do.
+fn table() -> Vec<Row> {
+    [not_requests(), exempt(), malformed(), judged()].concat()
 }
 
 /// A filter of its own, or none where the common one will do.

@@ -89,13 +89,11 @@ fn request_line(line: &[u8]) -> Result<String, &'static str> {
     let colon = find(uri, b":").ok_or("no scheme")?;
     let scheme = uri[..colon].to_ascii_lowercase();
     let rest = &uri[colon + 1..];
-    let ats = rest.iter().filter(|byte| **byte == b'@').count();
+    let mut after_at = rest.split(|byte| *byte == b'@').skip(1);
+    let (host, more) = (after_at.next().unwrap_or(rest), after_at.next());
     match &scheme[..] {
-        b"tel" => Ok(method),
-        b"sip" | b"sips" if rest.is_empty() || rest.ends_with(b"@") || ats > 1 => {
-            Err("no host in the Request-URI")
-        }
-        b"sip" | b"sips" => Ok(method),
+        b"sip" | b"sips" if host.is_empty() || more.is_some() => Err("no host in the Request-URI"),
+        b"sip" | b"sips" | b"tel" => Ok(method),
         _ => Err("a foreign scheme"),
     }
 }

@@ -26,14 +26,12 @@ impl Message {
     pub fn read(bytes: &[u8]) -> Result<Self, &'static str> {
         let end = find(bytes, b"\r\n\r\n").ok_or("no blank line")?;
         let head = &bytes[..end];
-        let mut lines = Vec::new();
-        for line in head.split(|byte| *byte == b'\n') {
-            lines.push(line.strip_suffix(b"\r").unwrap_or(line));
-        }
-        let feeds = head.iter().filter(|byte| **byte == b'\n').count();
-        let pairs = head.windows(2).filter(|pair| pair == b"\r\n").count();
-        if feeds != pairs {
-            return Err("a line feed without carriage return");
+        let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
+        let last = lines.len() - 1;
+        for line in &mut lines[..last] {
+            *line = line
+                .strip_suffix(b"\r")
+                .ok_or("a line feed without carriage return")?;
         }
         let start = lines.remove(0).to_vec();
         let mut rows: Vec<(Vec<u8>, &[u8])> = Vec::new();
