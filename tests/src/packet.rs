@@ -11,10 +11,9 @@ mod sip;
 mod template;
 
 pub use filter::{Filter, HOST, OTHER_HOST, T0};
-pub use frame::{CLIENT_MAC, Datagram, FrameError, SERVER_MAC, checksum, internet_sum};
+pub use frame::{CLIENT_MAC, Datagram, FrameError, SERVER_MAC, checksum};
 pub use mutate::mutate;
 pub use oracle::check_reply;
 pub use random::Random;
-pub use request::{Request, read_request};
-pub use sip::{Message, Via, read_response};
-pub use template::{ack, base, edit, sdp, tag, templates, unique};
+pub use request::read_request;
+pub use template::{ack, base, edit, sdp, tag, templates};

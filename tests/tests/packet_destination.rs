@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use overload_common::abi::{Reason, Verdict};
-use overload_tests::packet::{Filter, HOST, OTHER_HOST, base, edit};
+use overload_ctl::datapath::sandbox::Action;
+use overload_tests::packet::{Datagram, Filter, HOST, OTHER_HOST, base, edit};
 
 const REQUEST_LINE: &str = "INVITE sip:+15551230001@gw1.example.net SIP/2.0\r\n";
 
@@ -168,14 +169,15 @@ fn a_percentage_accepts_its_share_and_copies_agree() -> Result<()> {
         filter.percent(7, None, percent)?;
         let mut admitted = Vec::new();
         for call in 0..4000 {
-            let reason = filter.reason(base(&format!("p{call}")))?;
-            assert!(matches!(reason, Reason::WithinLimit | Reason::PercentLimit));
-            admitted.push(reason == Reason::WithinLimit);
+            let request = Datagram::new(5062, base(&format!("p{call}")).as_bytes());
+            admitted.push(filter.flood(&request.frame())? == Action::Pass);
         }
         let count = admitted.iter().filter(|admitted| **admitted).count();
         assert!((low..=high).contains(&count), "{percent} %: {count}");
         let counters = filter.counters()?;
         assert_eq!((counters.offered, counters.admitted), (4000, count as u64));
+        let refused = filter.sandbox.reason(Reason::PercentLimit)?;
+        assert_eq!(refused, 4000 - count as u64);
         // Within the memory's life, and after it: the coin is the same.
         for ms in [500, 40_000] {
             filter.at_ms(ms)?;

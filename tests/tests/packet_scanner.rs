@@ -147,6 +147,24 @@ fn r3261_7_3_1_2_rows_and_lists_are_the_same() -> Result<()> {
 }
 
 #[test]
+fn r3261_7_3_1_2_empty_elements_of_a_via_list_move_nothing() -> Result<()> {
+    let mut filter = Filter::refusing()?;
+    for list in [",,SIP/2.0/UDP b;branch=z9hG4bKb", ", ,", ","] {
+        // The top Via is whole: answered with the list as it stands, by the oracle's comparison.
+        let request = edit(&base("a1"), ";rport\r\n", &format!(";rport{list}\r\n"));
+        let reply = filter.reply(request)?;
+        let via = format!(";rport=5062;received=192.0.2.10{list}\r\n");
+        assert!(reply.contains(&via), "{reply}");
+    }
+    // The first element is empty: there is no top Via to answer to.
+    for lead in [",", " , ", ",,"] {
+        let request = edit(&base("a1"), "Via: ", &format!("Via: {lead}"));
+        filter.expect(request, Reason::BadVia)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn r3261_7_3_1_2_a_list_of_single_headers_is_no_two_of_them() -> Result<()> {
     let mut filter = Filter::refusing()?;
     filter.expect(

@@ -130,11 +130,6 @@ fn big_endian(bytes: &[u8], at: usize) -> u16 {
 
 /// Internet checksum (RFC 1071) over byte strings, each of them padded to an even length.
 pub fn checksum(parts: &[&[u8]]) -> u16 {
-    !internet_sum(parts)
-}
-
-/// The one's complement sum itself.
-pub fn internet_sum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for part in parts {
         for pair in part.chunks(2) {
@@ -144,7 +139,7 @@ pub fn internet_sum(parts: &[&[u8]]) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    sum as u16
+    !(sum as u16)
 }
 
 #[cfg(test)]

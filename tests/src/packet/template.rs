@@ -31,11 +31,6 @@ pub fn edit(text: &str, from: &str, to: &str) -> String {
     text.replacen(from, to, 1)
 }
 
-/// The same message as another transaction: every `call` becomes `call` and the number.
-pub fn unique(text: &str, call: &str, number: usize) -> String {
-    text.replace(call, &format!("{call}{number}"))
-}
-
 /// The ACK to a final answer other than 2xx (RFC 3261 17.1.1.3): top Via alone, To of the answer.
 pub fn ack(invite: &str, reply: &str) -> String {
     let line = |text: &str, name: &str| {
