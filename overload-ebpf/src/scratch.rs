@@ -24,7 +24,7 @@ pub struct Scratch {
     /// Loop state of a scan: bits left, block, start of the line or item, flags.
     pub walk: Walk,
     /// First row of each header: count above, start, end (past its line feed).
-    pub headers: [u64; 8],
+    pub headers: [u64; 16],
     /// First of each Via parameter: count above, start, end.
     pub params: [u64; 8],
     /// Copied pieces of the header section: start above, end.
@@ -43,7 +43,7 @@ pub struct Walk {
     pub bits: u64,
     pub header: u64,
     pub block: u32,
-    pub last_block: u32,
+    pub number: u32,
     pub start: u32,
     pub segments: u32,
     pub state: u32,
@@ -59,6 +59,8 @@ pub struct Meta {
     pub length: u32,
     /// Source address, network order in memory.
     pub source: u32,
+    /// Destination address, network order in memory.
+    pub destination: u32,
     /// Source port, host order.
     pub source_port: u32,
     /// Line feed that ends the request line.
@@ -73,6 +75,10 @@ pub struct Meta {
     /// Top Via: sent-by, and the end of its first value.
     pub sent_by_start: u32,
     pub sent_by_end: u32,
+    /// Port of sent-by, or 5060.
+    pub sent_by_port: u32,
+    /// Where the body starts.
+    pub body: u32,
     pub via_end: u32,
     pub branch_start: u32,
     pub branch_end: u32,

@@ -121,7 +121,7 @@ fn r3261_8_1_1_1_an_unparsable_via_passes() -> Result<()> {
             "{value:?} {reason:?}"
         );
     }
-    filter.expect(edit(&base("a1"), "Via:", "Via"), Reason::BadVia)
+    filter.expect(edit(&base("a1"), "Via:", "Via"), Reason::BadHeader)
 }
 
 #[test]

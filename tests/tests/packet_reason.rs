@@ -223,6 +223,11 @@ fn malformed() -> Vec<Row> {
             changed("SIP/2.0/UDP", "SIP/1.0/UDP"),
         ),
         (
+            Reason::ShortBody,
+            Refusing,
+            changed("Content-Length: 0", "Content-Length: 1"),
+        ),
+        (
             Reason::ViaTransport,
             Refusing,
             changed("SIP/2.0/UDP", "SIP/2.0/TCP"),

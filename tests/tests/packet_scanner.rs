@@ -201,7 +201,7 @@ fn r3261_7_3_3_1_long_and_compact_names_mix() -> Result<()> {
         assert_eq!(filter.reply(&request)?, expected);
     }
     // Other one-letter names mean other headers: they hide nothing and add nothing.
-    for letter in ('a'..='z').filter(|letter| !"ftivo".contains(*letter)) {
+    for letter in ('a'..='z').filter(|letter| !"ftivol".contains(*letter)) {
         let line = format!("{letter}: <sip:x@y>;tag=1\r\nVia:");
         assert_eq!(filter.reply(edit(&base("a1"), "Via:", &line))?, plain);
     }

@@ -73,7 +73,7 @@ reasons! {
     Fragment = "fragment", Pass;
     /// The lengths of frame, IP and UDP contradict each other.
     BadLength = "bad_length", Pass;
-    /// CRLF, NUL or blank keep-alive, or an empty datagram.
+    /// A keep-alive: NULs, blanks, or at most 64 bytes of line ends (RFC 5626 3.5.1), or an empty datagram.
     Keepalive = "keepalive", Pass;
     /// A STUN message (RFC 5626 3.5).
     Stun = "stun", Pass;
@@ -107,7 +107,7 @@ reasons! {
     MaxForwardsZero = "max_forwards_zero", Pass;
     /// The header section does not end within 4,032 bytes or within the datagram.
     NoHeaderEnd = "no_header_end", Pass;
-    /// More than 64 header lines.
+    /// More header lines than the scan follows: at least 64, at most 127.
     TooManyLines = "too_many_lines", Pass;
     /// A line of the header section does not end in CRLF.
     BareLineFeed = "bare_line_feed", Pass;
@@ -117,12 +117,14 @@ reasons! {
     UnsupportedUri = "unsupported_uri", Pass;
     /// Via, From, To, Call-ID or CSeq is missing (RFC 3261 8.1.1).
     MissingHeader = "missing_header", Pass;
-    /// From, To, Call-ID, CSeq or Max-Forwards stands more than once.
+    /// From, To, Call-ID, CSeq, Max-Forwards or Content-Length stands more than once.
     DuplicateHeader = "duplicate_header", Pass;
     /// The copied headers lie in more pieces than a reply is built from.
     ScatteredHeaders = "scattered_headers", Pass;
-    /// A header that a reply needs cannot be parsed.
+    /// A header that a reply needs, or Content-Length, cannot be parsed, or a line has no name.
     BadHeader = "bad_header", Pass;
+    /// Content-Length states more than the datagram carries: the proxy answers 400 (RFC 3261 18.3).
+    ShortBody = "short_body", Pass;
     /// The CSeq method differs from the request's, or its number is no 32-bit number.
     BadCseq = "bad_cseq", Pass;
     /// The top Via cannot be parsed.

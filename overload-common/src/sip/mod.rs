@@ -8,8 +8,8 @@ mod uri;
 
 pub use method::Method;
 pub use names::{
-    COPIED, HEADER_TABLE, Header, HeaderEntry, PARAM_TABLE, Param, ParamEntry, header_name,
-    header_slot, param_slot,
+    COPIED, HEADER_TABLE, Header, HeaderEntry, LENGTH_SHIFT, PARAM_TABLE, Param, ParamEntry,
+    header_name, header_slot, param_slot,
 };
 pub use tag::{TAG_LEN, TAG_PREFIX, Tag, tag_hash};
 #[cfg(any(test, feature = "std"))]

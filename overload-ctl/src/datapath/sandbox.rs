@@ -16,6 +16,7 @@ use overload_common::{
         InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, MemoryBucket, Mode,
         PORT_WORDS, Reason, ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
     },
+    hash::siphash13,
     sip::{canonical_host, host_key},
 };
 
@@ -119,20 +120,10 @@ impl Sandbox {
                 map_clock_ns: 3_600_000_000_000,
                 reserved: [0; 3],
             },
-            uri_key: KeyRecord {
-                k0: seed ^ 4,
-                k1: 5,
-            },
+            uri_key: key(seed, KEY_URI),
         };
         for index in 0..KEY_URI {
-            sandbox.set(
-                "KEYS",
-                index,
-                KeyRecord {
-                    k0: seed.rotate_left(index),
-                    k1: u64::from(index),
-                },
-            )?;
+            sandbox.set("KEYS", index, key(seed, index))?;
         }
         sandbox.set("KEYS", KEY_URI, sandbox.uri_key)?;
         sandbox.set("INSTANCE", 0, sandbox.instance)?;
@@ -374,6 +365,14 @@ impl Sandbox {
             .get(&index, 0)
             .map_err(|source| SandboxError::Map { name, source })?;
         Ok(values.iter().copied().collect())
+    }
+}
+
+/// A key that nothing but this sandbox uses.
+fn key(seed: u64, index: u32) -> KeyRecord {
+    KeyRecord {
+        k0: siphash13(seed, 0, &index.to_le_bytes()),
+        k1: siphash13(seed, 1, &index.to_le_bytes()),
     }
 }
 

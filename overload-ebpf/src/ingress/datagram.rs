@@ -56,7 +56,7 @@ pub fn classify(_ctx: &XdpContext, frame: &Frame) -> Result<Request, Reason> {
         }
     }
     let Some((method, method_length)) = Method::from_start(first, second) else {
-        return Err(foreign(first, second));
+        return Err(foreign(first, frame.payload_length));
     };
     match method {
         Method::Other => Err(Reason::OtherMethod),
@@ -98,13 +98,17 @@ fn response(first: u64, second: u64) -> Reason {
     }
 }
 
+/// Longest row of line ends that is taken for a keep-alive, bytes.
+const LINE_ENDS_MAX: u32 = 64;
+
 #[inline(always)]
-fn foreign(first: u64, _second: u64) -> Reason {
+fn foreign(first: u64, length: u32) -> Reason {
     if first as u8 & 0xc0 == 0 && (first >> 32) as u32 == STUN_COOKIE {
         return Reason::Stun;
     }
     match first as u8 {
-        0 | b'\r' | b'\n' | b' ' => Reason::Keepalive,
+        0 | b' ' => Reason::Keepalive,
+        b'\r' | b'\n' if length <= LINE_ENDS_MAX => Reason::Keepalive,
         _ => Reason::Unrecognised,
     }
 }
@@ -128,6 +132,7 @@ pub fn copy(ctx: &XdpContext, work: Work, frame: &Frame, request: &Request) -> R
     set!(work, offset, meta.payload);
     set!(work, length, meta.length);
     set!(work, frame.source, meta.source);
+    set!(work, frame.destination, meta.destination);
     set!(work, frame.source_port, meta.source_port);
     set!(work, request.method as u32, meta.method);
     set!(work, request.method_length, meta.method_length);

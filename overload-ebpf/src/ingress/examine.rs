@@ -1,12 +1,12 @@
 //! Is this request ours to judge, and is it whole enough to be answered?
 
 use overload_common::{
-    abi::Reason,
+    abi::{KeyRecord, Reason},
     sip::{Header, Method, Tag, swar, tag_hash},
 };
 
 use super::{
-    GO_ON, account, memory,
+    GO_ON, memory,
     scan::{self, skip_blanks},
     stop, target, to, transaction, via,
 };
@@ -19,40 +19,35 @@ use crate::{
 const SUBSCRIBE: u32 = Method::Subscribe as u32;
 const ACK: u32 = Method::Ack as u32;
 
-/// Answers [`GO_ON`] for a request to judge; any other answer is the packet's reason.
+/// Answers [`GO_ON`] for an ACK whose To tag looks like ours; any other ACK passes.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn examine_ack() -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    if required_headers(work) != GO_ON || to::to_tag() != to::TAGGED {
+        return stop(Reason::Ack);
+    }
+    match Tag::epoch_of(work.word(get!(work, meta.to_tag))) {
+        Some(_) => GO_ON,
+        None => stop(Reason::Ack),
+    }
+}
+
+/// Answers [`GO_ON`] for a request that is not remembered; any other answer is the packet's reason.
+///
+/// The transaction comes before everything that only a first copy has to be asked: a copy of an admitted
+/// request is told as early as possible.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn examine() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
-    let answer = stages(work);
-    if acknowledges(work) && answer != stop(Reason::OwnAck) {
-        stop(Reason::Ack)
-    } else {
-        answer
-    }
-}
-
-/// Asked anew each time: the verifier shall not follow both answers through all stages.
-#[inline(always)]
-fn acknowledges(work: Work) -> bool {
-    get!(work, meta.method) == ACK
-}
-
-/// The transaction comes before everything that only a first copy has to be asked: a copy of an admitted
-/// request is told as early as possible.
-#[inline(always)]
-fn stages(work: Work) -> u32 {
     let answer = required_headers(work);
     if answer != GO_ON {
         return answer;
-    }
-    if acknowledges(work) {
-        let answer = to::to_tag();
-        if answer != to::TAGGED || Tag::epoch_of(work.word(get!(work, meta.to_tag))).is_none() {
-            return stop(Reason::Ack);
-        }
     }
     let answer = call_id_and_cseq(work);
     if answer != GO_ON {
@@ -67,31 +62,34 @@ fn stages(work: Work) -> u32 {
         return answer;
     }
     transaction::identify(work);
-    if acknowledges(work) {
+    if get!(work, meta.method) == ACK {
         return own_ack(work);
     }
     transaction::identify_target(work);
     set!(work, clock::coarse_ns(), meta.now);
-    let remembered = memory::recall(work);
-    if remembered == stop(Reason::AdmittedCopy) || remembered == stop(Reason::SurplusCopy) {
-        return remembered;
-    }
-    // In memory: the verifier shall not follow both answers through what comes.
-    set!(work, remembered, meta.answer);
-    let answer = first_copy(work);
+    memory::recall(work)
+}
+
+/// What only a request that is not admitted yet is asked: answers [`GO_ON`] for one to judge.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn examine_first() -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    // From first: what To says of the tag is kept.
+    let answer = to::check_from();
     if answer != GO_ON {
         return answer;
     }
-    get!(work, meta.answer)
-}
-
-/// What only a request that is not yet admitted is asked.
-#[inline(always)]
-fn first_copy(work: Work) -> u32 {
     let answer = to::to_tag();
     if answer == to::TAGGED {
         return stop(Reason::InDialog);
     }
+    if answer != GO_ON {
+        return answer;
+    }
+    let answer = body(work);
     if answer != GO_ON {
         return answer;
     }
@@ -115,9 +113,46 @@ fn required_headers(work: Work) -> u32 {
     if vias == 0 || counts[0] == 0 || counts[1] == 0 || counts[2] == 0 || counts[3] == 0 {
         return stop(Reason::MissingHeader);
     }
-    if counts[0] | counts[1] | counts[2] | counts[3] | scan::header(work, Header::MaxForwards).0 > 1
-    {
+    let single =
+        scan::header(work, Header::MaxForwards).0 | scan::header(work, Header::ContentLength).0;
+    if counts[0] | counts[1] | counts[2] | counts[3] | single > 1 {
         return stop(Reason::DuplicateHeader);
+    }
+    GO_ON
+}
+
+/// The datagram carries the body that Content-Length states (RFC 3261 18.3); more is noise.
+#[inline(always)]
+fn body(work: Work) -> u32 {
+    let (count, start, end) = scan::header(work, Header::ContentLength);
+    if count == 0 {
+        return GO_ON;
+    }
+    // Behind the letters that told it, a name of one letter or of fourteen ends within eight bytes.
+    let name = if work.byte(start + 1) | 0x20 == b'o' {
+        start + 8
+    } else {
+        start
+    };
+    let Some((start, end)) = scan::value(work, name, end) else {
+        return stop(Reason::BadHeader);
+    };
+    let mut length = 0u64;
+    for offset in 0..10u32 {
+        let digit = work.byte(start + offset).wrapping_sub(b'0');
+        if start + offset >= end {
+            break;
+        }
+        if digit > 9 {
+            return stop(Reason::BadHeader);
+        }
+        length = length * 10 + u64::from(digit);
+    }
+    if end - start > 10 {
+        return stop(Reason::BadHeader);
+    }
+    if length > u64::from(get!(work, meta.length).saturating_sub(get!(work, meta.body))) {
+        return stop(Reason::ShortBody);
     }
     GO_ON
 }
@@ -212,12 +247,9 @@ fn own_ack(work: Work) -> u32 {
 /// The To tag of our refusal of a transaction.
 #[inline(always)]
 pub fn own_tag(transaction: u64, epoch: u64) -> Tag {
-    let (Some(key), Some(instance)) = (KEYS.get(epoch as u32 & 1), INSTANCE.get(0)) else {
-        account::event(overload_common::abi::Event::RecordContended);
-        return Tag::new(0, epoch);
-    };
-    Tag::new(
-        tag_hash(key.k0, key.k1, transaction, instance.host_id),
-        epoch,
-    )
+    let (mut key, mut host_id) = (KeyRecord { k0: 0, k1: 0 }, 0);
+    if let (Some(record), Some(instance)) = (KEYS.get(epoch as u32 & 1), INSTANCE.get(0)) {
+        (key, host_id) = (*record, instance.host_id);
+    }
+    Tag::new(tag_hash(key.k0, key.k1, transaction, host_id), epoch)
 }

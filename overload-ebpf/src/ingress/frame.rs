@@ -23,6 +23,8 @@ pub struct Frame {
     pub payload_length: u32,
     /// Source address, as it lies in the packet.
     pub source: u32,
+    /// Destination address, as it lies in the packet.
+    pub destination: u32,
     /// Source port, host order.
     pub source_port: u32,
     /// Payload's start, bounds to be checked against `end`.
@@ -118,6 +120,7 @@ pub fn parse(ctx: &XdpContext) -> Result<Frame, Reason> {
             mode,
             payload_length: udp_length - 8,
             source: read(data, ETHERNET + 12),
+            destination,
             source_port: u32::from(u16::from_be(read(data, ETHERNET + 20))),
             payload: data + PAYLOAD as usize,
             end,

@@ -1,5 +1,5 @@
 //! The packet's way, one file a stage:
-//! frame -> datagram -> scan -> examine (to, via, target) -> transaction -> judge -> reply, account.
+//! frame -> datagram -> scan -> examine (via, transaction, memory; to, target) -> judge -> reply, account.
 
 mod account;
 mod datagram;
@@ -18,7 +18,10 @@ use aya_ebpf::{
     bindings::xdp_action::{XDP_DROP, XDP_TX},
     programs::XdpContext,
 };
-use overload_common::abi::{Mode, Reason};
+use overload_common::{
+    abi::{Mode, Reason},
+    sip::Method,
+};
 
 use crate::scratch::Work;
 
@@ -54,12 +57,34 @@ pub fn run(ctx: &XdpContext) -> u32 {
     if answer != GO_ON {
         return account::pass_raw(answer);
     }
-    let answer = examine::examine();
-    if answer != GO_ON {
-        return carry_out(ctx, frame.mode, answer);
+    if request.method == Method::Ack {
+        return acknowledge(frame.mode);
     }
-    let answer = judge::judge();
-    carry_out(ctx, frame.mode, answer)
+    let remembered = examine::examine();
+    if remembered != GO_ON && remembered != stop(Reason::RefusedCopy) {
+        return carry_out(ctx, frame.mode, remembered);
+    }
+    let answer = examine::examine_first();
+    if answer != GO_ON {
+        return account::pass_raw(answer);
+    }
+    if remembered != GO_ON {
+        return carry_out(ctx, frame.mode, remembered);
+    }
+    carry_out(ctx, frame.mode, judge::judge())
+}
+
+/// An ACK is absorbed when it answers a refusal of ours, and passes otherwise.
+#[inline(always)]
+fn acknowledge(mode: Mode) -> u32 {
+    if examine::examine_ack() != GO_ON || examine::examine() != stop(Reason::OwnAck) {
+        return account::pass(Reason::Ack);
+    }
+    if mode == Mode::Shadow {
+        return account::shadow(Reason::OwnAck as u32);
+    }
+    account::enforced(Reason::OwnAck as u32);
+    XDP_DROP
 }
 
 /// Turns a reason into what happens to the packet, and counts it.

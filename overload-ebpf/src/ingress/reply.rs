@@ -35,7 +35,7 @@ pub extern "C" fn refuse(ctx: *mut xdp_md) -> u32 {
         return stop(Reason::Unanswerable);
     };
     let port = reply_port(work);
-    if is_martian(get!(work, meta.source), port) {
+    if is_martian(work, port) {
         return stop(Reason::Martian);
     }
     compose(work);
@@ -60,31 +60,25 @@ pub extern "C" fn refuse(ctx: *mut xdp_md) -> u32 {
 #[inline(always)]
 fn reply_port(work: Work) -> u32 {
     if via::param(work, Param::Rport).0 != 0 {
-        return get!(work, meta.source_port);
+        get!(work, meta.source_port)
+    } else {
+        get!(work, meta.sent_by_port)
     }
-    let end = get!(work, meta.sent_by_end);
-    let (mut port, mut scale, mut digits) = (0u32, 1u32, 0u32);
-    for back in 1..=6 {
-        let byte = work.byte(end.wrapping_sub(back));
-        let digit = u32::from(byte.wrapping_sub(b'0'));
-        if digit <= 9 {
-            port += digit * scale;
-            scale *= 10;
-            digits += 1;
-        } else if byte == b':' && digits != 0 {
-            return if port > 65_535 { 0 } else { port };
-        } else {
-            break;
-        }
-    }
-    5060
 }
 
-/// Addresses and ports that must never be answered: 0/8, 127/8, multicast and above, echo, chargen.
+/// Addresses and ports that must never be answered: 0/8, 127/8, multicast and above, our own, echo,
+/// chargen.
 #[inline(always)]
-fn is_martian(source: u32, port: u32) -> bool {
+fn is_martian(work: Work, port: u32) -> bool {
+    let source = get!(work, meta.source);
     let first = source.to_ne_bytes()[0];
-    first == 0 || first == 127 || first >= 224 || port == 0 || port == 7 || port == 19
+    first == 0
+        || first == 127
+        || first >= 224
+        || source == get!(work, meta.destination)
+        || port == 0
+        || port == 7
+        || port == 19
 }
 
 /// A place in the copied lines where the reply differs: offset above, where the copy goes on, kind.
@@ -109,7 +103,7 @@ fn compose(work: Work) {
     set!(work, PAYLOAD, walk.cursor);
     put_text(work, STATUS_LINE);
     set!(work, 0, walk.block);
-    set!(work, 0, walk.last_block);
+    set!(work, 0, walk.number);
     set!(work, get!(work, segments[0]) >> 16, walk.start);
     for _ in 0..SEGMENTS_MAX + EDITS_MAX {
         let index = get!(work, walk.block);
@@ -118,14 +112,14 @@ fn compose(work: Work) {
         }
         let from = get!(work, walk.start);
         let end = get!(work, segments[index as usize & (SEGMENTS_MAX - 1)]) & 0xffff;
-        let number = get!(work, walk.last_block);
+        let number = get!(work, walk.number);
         let edit = get!(work, edits[number as usize & (EDITS_MAX - 1)]);
         let place = (edit >> 32) as u32;
         if place < end {
             copy_text(from, place);
             put_edit(edit & 0xff);
             set!(work, (edit >> 8) as u32 & 0xffff, walk.start);
-            set!(work, number + 1, walk.last_block);
+            set!(work, number + 1, walk.number);
         } else {
             copy_text(from, end);
             let next = get!(work, segments[(index as usize + 1) & (SEGMENTS_MAX - 1)]);

@@ -5,10 +5,11 @@
 
 use overload_common::{
     abi::Reason,
-    sip::{COPIED, HEADER_TABLE, Header, header_name, header_slot, swar},
+    sip::{COPIED, HEADER_TABLE, Header, LENGTH_SHIFT, header_name, header_slot, swar},
 };
 
 use super::{GO_ON, stop};
+use crate::kernel::opaque_word;
 use crate::scratch::{LINES_MAX, SCAN_MAX, SEGMENTS_MAX, Work, get, set};
 
 const BLOCKS: u32 = SCAN_MAX / 64;
@@ -46,7 +47,7 @@ fn mark_lines(work: Work) -> bool {
         // LF LF, or LF and one byte (a CR, as the walk will check) and LF.
         let before = marks << 2 | marks << 1 | previous >> 62 | previous >> 63;
         if marks & before != 0 {
-            set!(work, block, walk.last_block);
+            set!(work, block, walk.number);
             return true;
         }
         previous = marks;
@@ -61,14 +62,16 @@ extern "C" fn walk_lines() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
-    let last_block = get!(work, walk.last_block);
-    for header in 0..8 {
+    let last_block = get!(work, walk.number);
+    for header in 0..16 {
         set!(work, 0, headers[header]);
     }
     set!(work, get!(work, newlines[0]), walk.bits);
     set!(work, 0, walk.block);
     set!(work, 0, walk.start);
     set!(work, 0, walk.segments);
+    set!(work, 0, segments[SEGMENTS_MAX - 1]);
+    set!(work, 0, walk.state);
     for _ in 0..LINES_MAX + BLOCKS {
         let bits = get!(work, walk.bits);
         let block = get!(work, walk.block);
@@ -94,72 +97,135 @@ extern "C" fn walk_lines() -> u32 {
         if start == 0 {
             // The request line is no header, whatever its method is called.
             set!(work, line_feed, meta.request_line);
-            set!(work, 0, walk.header);
+            set!(work, REQUEST_LINE, walk.header);
             continue;
         }
         if line_feed == start + 1 {
-            return GO_ON;
+            set!(work, line_feed + 1, meta.body);
+            return walked(work);
         }
-        note_line(work, start, line_feed + 1);
-        if get!(work, walk.segments) > SEGMENTS_MAX as u32 {
-            return stop(Reason::ScatteredHeaders);
+        let answer = note_line(work, start, line_feed + 1);
+        if answer != GO_ON {
+            return answer;
         }
     }
     stop(Reason::TooManyLines)
 }
 
+/// What the walk noted on its way.
+#[inline(always)]
+fn walked(work: Work) -> u32 {
+    if get!(work, walk.state) != 0 {
+        return stop(Reason::BadHeader);
+    }
+    if get!(work, walk.segments) > SEGMENTS_MAX as u32 {
+        return stop(Reason::ScatteredHeaders);
+    }
+    GO_ON
+}
+
+/// `walk.header` behind the request line, which is never continued (RFC 3261 7.1).
+const REQUEST_LINE: u64 = u64::MAX;
+
 /// Files one line under its header, and in the list of copied pieces.
 #[inline(always)]
-fn note_line(work: Work, start: u32, end: u32) {
-    let name = header_name(work.word(start));
+fn note_line(work: Work, start: u32, end: u32) -> u32 {
+    let word = work.word(start);
+    let name = header_name(word);
     if name == 0 {
-        continue_line(end);
-        return;
+        return continue_line(start, end);
     }
     let entry = &HEADER_TABLE[header_slot(name) as usize & 63];
-    let mut header = 0;
-    if entry.name == name {
-        header = entry.header;
+    if entry.name != name {
+        set!(work, 0, walk.header);
+        return GO_ON;
     }
+    let header = entry.header;
     set!(work, header, walk.header);
-    if header == 0 {
-        return;
+    let at = header as usize & 15;
+    if at == Header::ContentLength as usize {
+        return note_content(start, end);
     }
-    let at = header as usize & 7;
     let mut span = get!(work, headers[at]);
     if span == 0 {
         span = u64::from(start) << 16 | u64::from(end);
     }
     set!(work, span + (1 << 32), headers[at]);
     if header & COPIED == 0 {
-        return;
+        return GO_ON;
     }
-    // A line right behind the last piece makes it longer.
-    let mut piece = start << 16 | end;
-    let mut count = get!(work, walk.segments);
+    // Blanks, but nothing else, may stand between a name and its colon (RFC 3261 7.3.1).
+    let word = work.word(start + (header >> LENGTH_SHIFT) as u32);
+    let text = swar::unequal(word, b' ') & swar::unequal(word, b'\t') & swar::HIGH;
+    let colon = !swar::unequal(word, b':') & text & text.wrapping_neg();
+    set!(work, get!(work, walk.state) | is_zero(colon), walk.state);
+    // A line right behind the last piece makes it longer. Without a branch: these lines are many.
+    let count = get!(work, walk.segments);
     let last = get!(
         work,
         segments[(count as usize).wrapping_sub(1) & (SEGMENTS_MAX - 1)]
     );
-    if count != 0 && last & 0xffff == start {
-        piece = last & 0xffff_0000 | end;
-        count -= 1;
-    }
-    set!(work, piece, segments[count as usize & (SEGMENTS_MAX - 1)]);
-    set!(work, count + 1, walk.segments);
+    let longer = is_zero(u64::from(last & 0xffff ^ start));
+    let from = last & longer.wrapping_neg() | (start << 16) & longer.wrapping_sub(1);
+    let piece = from & 0xffff_0000 | end;
+    set!(
+        work,
+        piece,
+        segments[(count - longer) as usize & (SEGMENTS_MAX - 1)]
+    );
+    set!(work, count + 1 - longer, walk.segments);
+    GO_ON
 }
 
-/// A continuation belongs to the header before it (RFC 3261 7.3.1).
+/// 1 for zero, else 0, without a branch.
+#[inline(always)]
+fn is_zero(word: u64) -> u32 {
+    opaque_word((word | word.wrapping_neg()) >> 63) as u32 ^ 1
+}
+
+const LENGTH: u64 = u64::from_le_bytes(*b"length\0\0");
+
+/// Files a line that begins with `Content-`, or with `l`, when it is Content-Length.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn continue_line(end: u32) -> u32 {
+extern "C" fn note_content(start: u32, end: u32) -> u32 {
     let Some(work) = Work::here() else {
-        return 0;
+        return stop(Reason::Unconfigured);
+    };
+    let long = work.byte(start) | 0x20 == b'c';
+    if long && swar::lower(work.word(start + 8)) & swar::first_bytes(6) != LENGTH {
+        set!(work, 0, walk.header);
+        return GO_ON;
+    }
+    let at = Header::ContentLength as usize;
+    let span = get!(work, headers[at]);
+    set!(
+        work,
+        (span & !0xffff_ffff) + (1 << 32) | u64::from(start) << 16 | u64::from(end),
+        headers[at]
+    );
+    GO_ON
+}
+
+/// A line that begins with a blank belongs to the header before it (RFC 3261 7.3.1); other lines without
+/// a name are none of SIP's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn continue_line(start: u32, end: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
     };
     let header = get!(work, walk.header);
-    let at = header as usize & 7;
+    if header == REQUEST_LINE {
+        return stop(Reason::BadRequestLine);
+    }
+    let first = work.byte(start);
+    if first != b' ' && first != b'\t' {
+        return stop(Reason::BadHeader);
+    }
+    let at = header as usize & 15;
     let span = get!(work, headers[at]);
-    if span >> 32 == 1 {
+    if at != 0 && span >> 32 == 1 {
         set!(work, span & !0xffff | u64::from(end), headers[at]);
     }
     if header & COPIED != 0 {
@@ -170,13 +236,13 @@ extern "C" fn continue_line(end: u32) -> u32 {
             segments[last]
         );
     }
-    0
+    GO_ON
 }
 
 /// First row of a header: how often the header stands, its start, and the end past its line feed.
 #[inline(always)]
 pub fn header(work: Work, header: Header) -> (u32, u32, u32) {
-    let span = get!(work, headers[header as usize & 7]);
+    let span = get!(work, headers[header as usize & 15]);
     (
         (span >> 32) as u32,
         (span >> 16) as u32 & 0xffff,

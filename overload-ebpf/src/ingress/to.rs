@@ -1,4 +1,4 @@
-//! The To header: is there a tag, and where would ours go?
+//! The To header: is there a tag, and where would ours go? From is read alike, to be whole.
 //!
 //! A `;tag=` inside a quoted display name or inside `<...>` is no tag (RFC 3261 20.39, 25.1).
 
@@ -20,29 +20,44 @@ pub const TAGGED: u32 = 0x1_0000;
 /// Longest To value, bytes.
 const VALUE_MAX: u32 = 512;
 /// Marked characters and blocks that are looked at.
-const STEPS: u32 = 40;
+const STEPS: u32 = 24;
 
 const PLAIN: u32 = 0;
 const QUOTED: u32 = 1;
 const ANGLE: u32 = 2;
 
-/// Sets `meta.to_tag` to the tag's value and answers [`TAGGED`], or to the value's end and answers
-/// [`GO_ON`]; any other answer is the packet's reason.
+/// Reads To: sets `meta.to_tag` to the tag's value and answers [`TAGGED`], or to the value's end and
+/// answers [`GO_ON`]; any other answer is the packet's reason.
+#[inline(always)]
+pub fn to_tag() -> u32 {
+    find_tag(Header::To as u32)
+}
+
+/// Answers [`GO_ON`] when From can be read, with a tag or without.
+#[inline(always)]
+pub fn check_from() -> u32 {
+    let answer = find_tag(Header::From as u32);
+    if answer == TAGGED { GO_ON } else { answer }
+}
+
+/// See [`to_tag`]; `header` is To or From.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn to_tag() -> u32 {
+extern "C" fn find_tag(header: u32) -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
-    let (_, start, end) = scan::header(work, Header::To);
+    let span = get!(work, headers[header as usize & 15]);
+    let (start, end) = ((span >> 16) as u32 & 0xffff, span as u32 & 0xffff);
     let Some((start, end)) = scan::value(work, start, end) else {
         return stop(Reason::BadHeader);
     };
     if end - start > VALUE_MAX {
         return stop(Reason::BadHeader);
     }
+    let from = header == Header::From as u32;
     if work.byte(start) == b'<' {
-        let answer = bracketed(work, start, end);
+        let answer = bracketed(work, start, end, from);
         if answer != UNDECIDED {
             return answer;
         }
@@ -89,7 +104,7 @@ pub extern "C" fn to_tag() -> u32 {
                 b'<' => set!(work, ANGLE, walk.state),
                 b';' => {
                     let answer = tag_value(at, end);
-                    if answer != GO_ON {
+                    if answer != GO_ON && !(from && answer == TAGGED) {
                         return answer;
                     }
                 }
@@ -107,7 +122,7 @@ const URI_WORDS: u32 = 16;
 
 /// The two usual shapes, `<uri>` and `<uri>;tag=value`, told by the first closing bracket alone.
 #[inline(always)]
-fn bracketed(work: Work, start: u32, end: u32) -> u32 {
+fn bracketed(work: Work, start: u32, end: u32, from: bool) -> u32 {
     set!(work, 0, walk.cursor);
     for index in 0..URI_WORDS {
         let at = start + index * 8;
@@ -122,7 +137,9 @@ fn bracketed(work: Work, start: u32, end: u32) -> u32 {
         set!(work, end, meta.to_tag);
         return GO_ON;
     }
+    // From is read to its end.
     if after != 0
+        && !from
         && after < end
         && work.word(after) & FIVE == SEMICOLON_TAG
         && work.byte(after + 5) > b';'
