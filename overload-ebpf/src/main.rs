@@ -8,6 +8,11 @@
     internal_features,
     reason = "BPF has no other way to an atomic compare-and-exchange"
 )]
+#![expect(
+    missing_docs,
+    clippy::needless_pass_by_value,
+    reason = "the macro's entry point has no documentation, and takes its context by value"
+)]
 
 mod clock;
 mod ingress;

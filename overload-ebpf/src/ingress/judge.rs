@@ -54,7 +54,7 @@ fn destination(work: Work) -> Option<u32> {
         hash,
     };
     // SAFETY: the value is a number, copied out at once; entries of the active generation are not removed.
-    let found = unsafe { DESTINATIONS.get(&host) }.copied();
+    let found = unsafe { DESTINATIONS.get(host) }.copied();
     if found.is_some() {
         return found;
     }
@@ -64,7 +64,7 @@ fn destination(work: Work) -> Option<u32> {
         hash: 0,
     };
     // SAFETY: as above.
-    unsafe { DESTINATIONS.get(&default) }.copied()
+    unsafe { DESTINATIONS.get(default) }.copied()
 }
 
 /// A record as it was at one moment.

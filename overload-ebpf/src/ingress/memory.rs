@@ -54,26 +54,26 @@ pub fn recall(work: Work) -> u32 {
     if answer != GO_ON {
         return answer;
     }
-    // SAFETY: words of a live map value.
-    unsafe {
-        if admitted_is_live(load(&raw const (*memory).overflow), now) {
-            let answer = recall_overflow();
-            if answer != GO_ON {
-                return answer;
-            }
+    // SAFETY: a word of a live map value.
+    let overflow = unsafe { load(&raw const (*memory).overflow) };
+    if admitted_is_live(overflow, now) {
+        let answer = recall_overflow();
+        if answer != GO_ON {
+            return answer;
         }
-        let identity = refused_identity(transaction, get!(work, meta.verify));
-        let word =
-            load(&raw const (*memory).refused[refused_slot(identity) as usize & REFUSED_MASK]);
-        if !refused_matches(word, identity) || !refused_is_live(word, now) {
-            return GO_ON;
-        }
-        if refused_in_shadow(word) && get!(work, meta.mode) == Mode::Enforce as u32 {
-            // The host has it already.
-            return stop(Reason::AdmittedCopy);
-        }
-        set!(work, refused_epoch(word), meta.epoch);
     }
+    let identity = refused_identity(transaction, get!(work, meta.verify));
+    let slot = refused_slot(identity) as usize & REFUSED_MASK;
+    // SAFETY: a word of a live map value.
+    let word = unsafe { load(&raw const (*memory).refused[slot]) };
+    if !refused_matches(word, identity) || !refused_is_live(word, now) {
+        return GO_ON;
+    }
+    if refused_in_shadow(word) && get!(work, meta.mode) == Mode::Enforce as u32 {
+        // The host has it already.
+        return stop(Reason::AdmittedCopy);
+    }
+    set!(work, refused_epoch(word), meta.epoch);
     stop(Reason::RefusedCopy)
 }
 
@@ -95,6 +95,7 @@ extern "C" fn recall_overflow() -> u32 {
 fn recall_admitted(work: Work, memory: *mut MemoryBucket) -> u32 {
     let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
+    let verify = get!(work, meta.verify);
     for way in 0..ADMITTED_WAYS {
         // SAFETY: words of a live map value.
         unsafe {
@@ -104,7 +105,7 @@ fn recall_admitted(work: Work, memory: *mut MemoryBucket) -> u32 {
             }
             let slot = &raw mut (*memory).slots[way];
             if load(&raw const (*slot).transaction) == transaction
-                && load(&raw const (*slot).verify) == get!(work, meta.verify)
+                && load(&raw const (*slot).verify) == verify
             {
                 return admitted_copy(slot, now);
             }

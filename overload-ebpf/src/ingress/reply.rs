@@ -180,7 +180,7 @@ fn put_at(work: Work, at: u32, word: u64) {
         work.out()
             .add((at & OUT_MASK) as usize)
             .cast::<u64>()
-            .write_unaligned(word)
+            .write_unaligned(word);
     };
 }
 
@@ -345,7 +345,7 @@ fn address(ctx: *mut xdp_md, work: Work, end: u32, port: u32) -> u32 {
 /// One's complement sum of `out` from the UDP header to `end`, in pieces an old kernel accepts.
 #[inline(always)]
 fn checksum(work: Work, end: u32) -> u64 {
-    let mut sum = 0i64;
+    let mut sum = 0u32;
     let mut at = 34u32;
     for _ in 0..9 {
         if at + PIECE > end {
@@ -354,7 +354,7 @@ fn checksum(work: Work, end: u32) -> u64 {
         // SAFETY: one piece from at most 4,095 on in a buffer of 8,256.
         unsafe {
             let out = work.out().add((at & OUT_MASK) as usize);
-            sum = bpf_csum_diff(core::ptr::null_mut(), 0, out.cast(), PIECE, sum as u32);
+            sum = add_sum(out, PIECE, sum);
         }
         at += PIECE;
     }
@@ -362,9 +362,23 @@ fn checksum(work: Work, end: u32) -> u64 {
     // SAFETY: at most 508 bytes from at most 4,095 on in a buffer of 8,256.
     unsafe {
         let out = work.out().add((at & OUT_MASK) as usize);
-        sum = bpf_csum_diff(core::ptr::null_mut(), 0, out.cast(), rest, sum as u32);
+        sum = add_sum(out, rest, sum);
     }
-    u64::from(sum as u32)
+    u64::from(sum)
+}
+
+/// Adds the one's complement sum of `length` bytes, a multiple of four.
+///
+/// # Safety
+/// `bytes` points to that many bytes of map memory.
+#[inline(always)]
+#[expect(
+    clippy::cast_sign_loss,
+    reason = "a sum of bytes in memory does not fail"
+)]
+unsafe fn add_sum(bytes: *mut u8, length: u32, sum: u32) -> u32 {
+    // SAFETY: the caller vouches for the memory.
+    unsafe { bpf_csum_diff(core::ptr::null_mut(), 0, bytes.cast(), length, sum) as u32 }
 }
 
 /// Folds a one's complement sum to the checksum.
@@ -383,7 +397,8 @@ fn send(ctx: *mut xdp_md, work: Work, end: u32) -> u32 {
     // SAFETY: helpers on the context; at most 4,096 bytes of `out`.
     unsafe {
         let frame = (*ctx).data_end - (*ctx).data;
-        if end != frame && bpf_xdp_adjust_tail(ctx, end as i32 - frame as i32) != 0 {
+        let growth = end.cast_signed() - frame.cast_signed();
+        if growth != 0 && bpf_xdp_adjust_tail(ctx, growth) != 0 {
             return stop(Reason::Unanswerable);
         }
         let length = (opaque(end.wrapping_sub(1)) & 4095) + 1;
