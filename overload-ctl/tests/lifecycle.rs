@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use overload_common::abi::ControlCounters;
+use overload_common::abi::{ControlCounters, SCHEMA};
 use overload_ctl::datapath::{filter::Filter, maps::Maps};
 use serde_json::Value;
 
@@ -307,7 +307,10 @@ fn a_takeover_from_another_version_replaces_the_maps() {
     let before = maps.instance_id;
     drop(maps);
     let status = lab.status();
-    assert_eq!(status["fault"], "the maps have schema 999, not 1");
+    assert_eq!(
+        status["fault"],
+        format!("the maps have schema 999, not {SCHEMA}")
+    );
 
     let controller = lab.run(&config);
     assert!(
