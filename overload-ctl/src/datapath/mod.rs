@@ -12,5 +12,6 @@ pub mod maps;
 pub mod object;
 pub mod pins;
 pub mod sandbox;
+mod signals;
 pub mod start;
 pub mod tables;

@@ -7,6 +7,8 @@ use aya::{
     programs::{ProgramError, Xdp},
 };
 
+use super::signals::HeldBack;
+
 /// The packet filter, built by `cargo xtask build-ebpf`.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/overload.o");
 
@@ -80,6 +82,7 @@ pub fn load(options: &LoadOptions<'_>) -> Result<Ebpf, LoadError> {
         }
     }
     let mut ebpf = loader.load(OBJECT)?;
+    let _held = HeldBack::begin();
     ingress(&mut ebpf)?.load()?;
     Ok(ebpf)
 }
