@@ -73,7 +73,7 @@ reasons! {
     Fragment = "fragment", Pass;
     /// The lengths of frame, IP and UDP contradict each other.
     BadLength = "bad_length", Pass;
-    /// A keep-alive: NULs, blanks, or at most 64 bytes of line ends (RFC 5626 3.5.1), or an empty datagram.
+    /// A keep-alive (RFC 5626 3.5.1): empty, or at most 64 bytes that begin with NUL, a blank or a line end.
     Keepalive = "keepalive", Pass;
     /// A STUN message (RFC 5626 3.5).
     Stun = "stun", Pass;
@@ -161,7 +161,7 @@ reasons! {
 
     /// Refused, but the answer would exceed the request by 100 bytes or the MTU, or the driver could not grow the frame.
     Unanswerable = "unanswerable", Drop;
-    /// Refused, and the source is an address or port that must never be answered.
+    /// Refused, and the answer would go to an address or port that must never be answered.
     Martian = "martian", Drop;
 }
 

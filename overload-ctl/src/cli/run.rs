@@ -83,10 +83,10 @@ pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     tokio::select! {
         _ = interrupted.recv() => info!("SIGINT received"),
         _ = terminated.recv() => info!("SIGTERM received"),
-        () = rotate_keys(&mut owned) => {}
+        () = steer(&mut owned) => {}
     }
     server.abort();
-    end(&config, owned, detach)
+    end(&config, owned, detach).await
 }
 
 /// Seconds of Unix time.
@@ -119,30 +119,54 @@ fn announce(config: &Config, started: &Started) {
     );
 }
 
-/// Never ends.
-async fn rotate_keys(owned: &mut Owned) {
-    let mut timer = interval_at(Instant::now() + KEY_LIFE, KEY_LIFE);
+/// How often the filter's attachment is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Changes keys, and tells when the filter is lost or found again. Never ends.
+async fn steer(owned: &mut Owned) {
+    let mut keys = interval_at(Instant::now() + KEY_LIFE, KEY_LIFE);
+    let mut looks = interval_at(Instant::now() + LOOK, LOOK);
     // After a suspension the next key must not come at once.
-    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    keys.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut lost = false;
     loop {
-        timer.tick().await;
-        match owned.filter.rotate_key() {
-            Ok(()) => info!("tag key rotated"),
-            Err(error) => error!("the tag key could not be rotated: {error}"),
+        tokio::select! {
+            _ = keys.tick() => match owned.filter.rotate_key() {
+                Ok(()) => info!("tag key rotated"),
+                Err(error) => error!("the tag key could not be rotated: {error}"),
+            },
+            _ = looks.tick() => match owned.filter.attachment().await {
+                Err(why) if !lost => {
+                    lost = true;
+                    error!("nothing is refused: {why}; run overload-ctl again");
+                }
+                Ok(_) if lost => {
+                    lost = false;
+                    info!("the filter is on its interface again");
+                }
+                _ => {}
+            },
         }
     }
 }
 
-fn end(config: &Config, owned: Owned, detach: bool) -> Result<(), Failure> {
-    let (instance, interface) = (&config.instance, &config.interface.name);
+async fn end(config: &Config, owned: Owned, detach: bool) -> Result<(), Failure> {
+    let instance = &config.instance;
     if detach {
         owned.remove().map_err(FilterError::from)?;
         State::remove(instance);
-        info!("the filter is off {interface}");
-    } else {
-        info!(
-            "the filter stays on {interface} and goes on with its limits; end it with: overload-ctl detach --instance {instance}"
-        );
+        info!("the filter is off {}", config.interface.name);
+        return Ok(());
+    }
+    match owned.filter.attachment().await {
+        Ok(at) => info!(
+            "the filter stays on {} and goes on with its limits; end it with: overload-ctl detach --instance {instance}",
+            at.interface.name
+        ),
+        Err(why) => warn!(
+            "no filter stays: {why}; remove what is left with: overload-ctl detach --instance {instance}"
+        ),
     }
     Ok(())
 }

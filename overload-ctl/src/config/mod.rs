@@ -9,7 +9,8 @@ mod fault;
 mod host;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -131,11 +132,29 @@ fn lines(faults: &[Fault]) -> String {
 
 /// Reads and checks a file. The warnings belong to a configuration that is fit for use.
 pub fn load(path: &Path) -> Result<(Config, Vec<Warning>), ConfigError> {
-    let text = fs::read_to_string(path).map_err(|source| ConfigError::Read {
+    let text = read(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
         source,
     })?;
     parse(path, &text)
+}
+
+/// Largest file that is read, bytes: ten times what all destinations take.
+const FILE_MAX: u64 = 16 << 20;
+
+/// Reads a regular file of bounded size; a device or a pipe might never end.
+fn read(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    let read = fs::File::open(path)?
+        .take(FILE_MAX + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > FILE_MAX {
+        return Err(io::Error::other("more than 16 MiB"));
+    }
+    Ok(text)
 }
 
 /// Checks the text of a file; `path` is for the messages only.

@@ -16,7 +16,7 @@ use crate::config::Attach;
 pub enum AttachError {
     /// Another XDP program is there.
     #[error(
-        "interface {interface} is busy: XDP program `{program}` (id {id}) is attached in {} mode; end the program that owns it, or try: ip link set dev {interface} {} off", mode.name(), ip_link_word(*mode)
+        "interface {interface} is busy: XDP program `{program}` (id {id}) is attached in {} mode; end what owns it ({}), or try: ip link set dev {interface} {} off", mode.name(), owner(program), ip_link_word(*mode)
     )]
     Busy {
         /// The interface.
@@ -35,7 +35,7 @@ pub enum AttachError {
     NativeUnsupported(String),
     /// The driver cannot hold such packets in one piece.
     #[error(
-        "the driver of interface {interface} refuses an XDP program at MTU {mtu}; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\""
+        "the driver of interface {interface} refuses an XDP program at MTU {mtu}, or at that of a veth's other end; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\""
     )]
     MtuTooLarge {
         /// The interface.
@@ -189,16 +189,27 @@ fn explain(source: io::Error, interface: &Interface) -> AttachError {
         }
         (Some(libc::EOPNOTSUPP), _) => AttachError::NativeUnsupported(name),
         // Drivers disagree on the number.
-        (Some(libc::ERANGE | libc::EINVAL), _) if interface.mtu > 1500 => {
-            AttachError::MtuTooLarge {
-                interface: name,
-                mtu: interface.mtu,
-            }
-        }
+        (Some(libc::ERANGE), _) => AttachError::MtuTooLarge {
+            interface: name,
+            mtu: interface.mtu,
+        },
+        (Some(libc::EINVAL), _) if interface.mtu > 1500 => AttachError::MtuTooLarge {
+            interface: name,
+            mtu: interface.mtu,
+        },
         _ => AttachError::Refused {
             interface: name,
             source,
         },
+    }
+}
+
+/// What to end; the kernel keeps fifteen bytes of a program's name.
+fn owner(program: &str) -> &'static str {
+    if program.starts_with("overload_") {
+        "another instance: overload-ctl detach --instance NAME"
+    } else {
+        "its own command"
     }
 }
 
@@ -243,9 +254,9 @@ mod tests {
         };
         assert_eq!(
             busy.to_string(),
-            "interface eth0 is busy: XDP program `foreign` (id 12) is attached in generic mode; end the program that owns it, or try: ip link set dev eth0 xdpgeneric off"
+            "interface eth0 is busy: XDP program `foreign` (id 12) is attached in generic mode; end what owns it (its own command), or try: ip link set dev eth0 xdpgeneric off"
         );
-        let too_large = "the driver of interface eth0 refuses an XDP program at MTU 9000; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\"";
+        let too_large = "the driver of interface eth0 refuses an XDP program at MTU 9000, or at that of a veth's other end; lower the MTU (3498 fits most drivers, 1500 all), or write attach = \"generic\" or \"auto\"";
         assert_eq!(explain(libc::ERANGE, 9000), too_large);
         assert_eq!(explain(libc::EINVAL, 9000), too_large);
         assert_eq!(

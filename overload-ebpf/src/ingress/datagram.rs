@@ -98,8 +98,8 @@ fn response(first: u64, second: u64) -> Reason {
     }
 }
 
-/// Longest row of line ends that is taken for a keep-alive, bytes.
-const LINE_ENDS_MAX: u32 = 64;
+/// Longest datagram that is taken for a keep-alive, bytes.
+const KEEPALIVE_MAX: u32 = 64;
 
 #[inline(always)]
 fn foreign(first: u64, length: u32) -> Reason {
@@ -107,8 +107,7 @@ fn foreign(first: u64, length: u32) -> Reason {
         return Reason::Stun;
     }
     match first as u8 {
-        0 | b' ' => Reason::Keepalive,
-        b'\r' | b'\n' if length <= LINE_ENDS_MAX => Reason::Keepalive,
+        0 | b'\r' | b'\n' | b' ' if length <= KEEPALIVE_MAX => Reason::Keepalive,
         _ => Reason::Unrecognised,
     }
 }

@@ -90,8 +90,10 @@ pub fn parse(ctx: &XdpContext) -> Result<Frame, Reason> {
         if fragment & 0x3fff != 0 {
             return Err(Reason::Fragment);
         }
-        if read::<u8>(data, ETHERNET) != 0x45 {
-            return Err(Reason::IpOptions);
+        match read::<u8>(data, ETHERNET) {
+            0x45 => {}
+            0x46..=0x4f => return Err(Reason::IpOptions),
+            _ => return Err(Reason::BadLength),
         }
         if !is_protected_port(u16::from_be(read(data, ETHERNET + 22))) {
             return Err(Reason::Unrelated);
