@@ -85,9 +85,8 @@ pub struct Meta {
     pub call_id_start: u32,
     pub call_id_end: u32,
     pub cseq: u32,
-    /// Host of the Request-URI: start and end, both 0 when the scheme has none.
+    /// Where the host of the Request-URI starts; 0 when the scheme has none.
     pub host_start: u32,
-    pub host_end: u32,
     /// Keyed hashes of the transaction, and of source and Request-URI.
     pub transaction: u64,
     pub verify: u64,
@@ -95,10 +94,6 @@ pub struct Meta {
     pub epoch: u64,
     /// Coarse time of the packet, ns.
     pub now: u64,
-    /// Answer of a stage that is given after the next.
-    pub answer: u32,
-    /// Keeps the layout free of padding.
-    pub reserved: u32,
 }
 
 /// A pointer to this CPU's scratch.

@@ -27,7 +27,7 @@ const STUN_COOKIE: u32 = u32::from_le_bytes([0x21, 0x12, 0xa4, 0x42]);
 
 /// Tells requests to judge from everything else, without reading headers.
 #[inline(always)]
-pub fn classify(_ctx: &XdpContext, frame: &Frame) -> Result<Request, Reason> {
+pub fn classify(frame: &Frame) -> Result<Request, Reason> {
     let start = frame.payload;
     if frame.payload_length < 16 || start + 16 > frame.end {
         return Err(short(frame));

@@ -43,7 +43,7 @@ pub fn run(ctx: &XdpContext) -> u32 {
         Ok(frame) => frame,
         Err(reason) => return account::pass(reason),
     };
-    let request = match datagram::classify(ctx, &frame) {
+    let request = match datagram::classify(&frame) {
         Ok(request) => request,
         Err(reason) => return account::pass(reason),
     };
