@@ -6,9 +6,9 @@ use aya_ebpf::{
     macros::btf_map,
 };
 use overload_common::abi::{
-    BPF_F_MMAPABLE, Bucket, ControlCounters, ControlRecord, DESTINATION_ENTRIES, DestinationKey,
-    Event, INTERFACE_SLOTS, InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS,
-    MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
+    ADMITTED_SLOTS, AdmittedSlot, BPF_F_MMAPABLE, Bucket, ControlCounters, ControlRecord,
+    DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS, InstanceRecord, InterfaceRecord,
+    KeyRecord, MAX_CONTROLS, MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
 };
 
 use crate::scratch::Scratch;
@@ -49,10 +49,15 @@ pub static CONTROL_COUNTERS: PerCpuArray<ControlCounters, MAX_CONTROLS> = PerCpu
 pub static MEMORY: Array<MemoryBucket, MEMORY_BUCKETS, BPF_F_MMAPABLE> = Array::new();
 
 #[btf_map]
+pub static ADMITTED: Array<AdmittedSlot, ADMITTED_SLOTS, BPF_F_MMAPABLE> = Array::new();
+
+#[btf_map]
 pub static REASONS: PerCpuArray<ReasonCounter, { Reason::COUNT }> = PerCpuArray::new();
 
 #[btf_map]
 pub static EVENTS: PerCpuArray<u64, { Event::COUNT }> = PerCpuArray::new();
 
+/// One entry a CPU; the loader knows how many there are. A per-CPU array would lie anywhere: these begin
+/// on a page, because a copy to an odd place takes up to ten times as long.
 #[btf_map]
-pub static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
+pub static SCRATCH: Array<Scratch, 1, BPF_F_MMAPABLE> = Array::new();

@@ -1,36 +1,52 @@
 //! Per-CPU working memory of one packet. A program is not preempted by another packet on its CPU, so
 //! no value outlives the packet and none is shared.
 
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
+use overload_common::sip::swar;
+
 use crate::{kernel::opaque_word, maps::SCRATCH};
 
 /// Longest header section that is scanned, bytes.
 pub const SCAN_MAX: u32 = 4032;
 /// Header lines that are scanned.
 pub const LINES_MAX: u32 = 64;
-/// Pieces of copied headers a reply is built from.
-pub const SEGMENTS_MAX: usize = 16;
+/// Lines that a reply copies: any may be one.
+pub const SEGMENTS_MAX: usize = LINES_MAX as usize;
 /// Places where a reply differs from the lines it copies: three, and one that ends the list.
 pub const EDITS_MAX: usize = 4;
 
-const BYTES_MASK: u32 = 4095;
+/// Pieces of a reply: the copied lines, each addition, and what it splits; a power of two.
+pub const PIECES_MAX: usize = 128;
+const _: () = assert!(PIECES_MAX >= SEGMENTS_MAX + 2 * EDITS_MAX);
+/// Offset in the scratch of what a reply adds to the copied lines.
+pub const ADDED: u32 = core::mem::offset_of!(Scratch, added) as u32;
 
-/// Working memory; only the kernel program knows it.
-#[repr(C)]
+const BYTES_MASK: u32 = 4095;
+const ANY_MASK: u32 = 8191;
+const _: () = assert!(size_of::<Scratch>() > ANY_MASK as usize + 64);
+
+/// Working memory; only the kernel program knows it. Whole pages, so that each CPU's begins on one.
+#[repr(C, align(4096))]
 pub struct Scratch {
     /// The datagram from its request line on.
     bytes: [u8; 4096 + 64],
+    /// What a reply adds: rport, received, tag.
+    added: [u8; 128],
     /// One bit a byte: line feeds of the header section.
     pub newlines: [u64; 64],
     /// Loop state of a scan: bits left, block, start of the line or item, flags.
     pub walk: Walk,
-    /// First row of each header: count above, start, end (past its line feed).
+    /// First row of each header: count above, start (of the value, where a reply copies the header), end
+    /// (past its line feed).
     pub headers: [u64; 16],
     /// First of each Via parameter: count above, start, end.
     pub params: [u64; 8],
-    /// Copied pieces of the header section: start above, end.
+    /// Lines that a reply copies: start above, end.
     pub segments: [u32; SEGMENTS_MAX],
     /// Sorted edits of a reply.
     pub edits: [u64; EDITS_MAX],
+    /// What a reply is put together from: offset in the scratch above, length.
+    pub pieces: [u32; PIECES_MAX],
     /// What is known of the packet.
     pub meta: Meta,
     /// The reply, from its Ethernet header on.
@@ -101,10 +117,12 @@ pub struct Meta {
 pub struct Work(*mut Scratch);
 
 impl Work {
-    /// This CPU's scratch; always there.
+    /// This CPU's scratch; always there, unless the loader counted too few CPUs.
     #[inline(always)]
     pub fn here() -> Option<Self> {
-        SCRATCH.get_ptr_mut(0).map(Self)
+        // SAFETY: a helper without arguments.
+        let cpu = unsafe { bpf_get_smp_processor_id() };
+        SCRATCH.get_ptr_mut(cpu).map(Self)
     }
 
     /// The memory itself.
@@ -124,6 +142,17 @@ impl Work {
                 .cast::<u64>()
                 .read_unaligned()
         }
+    }
+
+    /// 64 bytes of the datagram.
+    #[inline(always)]
+    pub fn block(self, at: u32) -> Block {
+        // SAFETY: the mask keeps the start within `bytes`.
+        Block(unsafe {
+            (&raw const (*self.0).bytes)
+                .cast::<u8>()
+                .add((at & BYTES_MASK) as usize)
+        })
     }
 
     /// One byte of the datagram.
@@ -154,6 +183,20 @@ impl Work {
         }
     }
 
+    /// 64 bytes from an offset in the scratch itself, below 8,192.
+    #[inline(always)]
+    pub fn any_block(self, at: u32) -> Block {
+        // SAFETY: the scratch is longer than the mask by more than 64 bytes.
+        Block(unsafe { self.0.cast::<u8>().add((at & ANY_MASK) as usize) })
+    }
+
+    /// Start of the added text.
+    #[inline(always)]
+    pub fn added(self) -> *mut u8 {
+        // SAFETY: a field of live map memory.
+        unsafe { (&raw mut (*self.0).added).cast() }
+    }
+
     /// Start of the reply.
     #[inline(always)]
     pub fn out(self) -> *mut u8 {
@@ -166,6 +209,37 @@ impl Work {
     pub fn bytes(self) -> *mut u8 {
         // SAFETY: a field of live map memory.
         unsafe { (&raw mut (*self.0).bytes).cast() }
+    }
+}
+
+/// 64 bytes of the datagram, checked once.
+#[derive(Clone, Copy)]
+pub struct Block(*const u8);
+
+impl Block {
+    /// Word number `index`, of eight.
+    #[inline(always)]
+    pub fn word(self, index: u32) -> u64 {
+        // SAFETY: the mask of the start leaves 64 bytes behind it.
+        unsafe {
+            self.0
+                .add((index as usize & 7) * 8)
+                .cast::<u64>()
+                .read_unaligned()
+        }
+    }
+
+    /// A bit for each byte, the first byte lowest: set where `unequal`, given the bytes in words of eight,
+    /// leaves the byte's high bit clear.
+    #[inline(always)]
+    pub fn marks(self, unequal: impl Fn(u64) -> u64) -> u64 {
+        // One mask in a register: LLVM would make another constant of it for each shift.
+        let high = opaque_word(swar::HIGH);
+        let mut columns = 0;
+        for index in 0..8 {
+            columns = columns >> 1 | unequal(self.word(index)) & high;
+        }
+        !swar::transpose(columns)
     }
 }
 

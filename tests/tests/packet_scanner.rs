@@ -375,15 +375,24 @@ fn a_header_section_longer_than_the_scan_passes() -> Result<()> {
     let long = format!("X: {}\r\nCSeq:", "y".repeat(3100));
     filter.reply(edit(&base("a3"), "CSeq:", &long))?;
     filter.expect("INVITE sip:a@b SIP/2.0\r\nX: y\r\nZ:", Reason::NoHeaderEnd)?;
-    // A reply is built from sixteen pieces.
-    let apart = |call: &str, vias: usize| {
-        edit(
-            &base(call),
-            "CSeq:",
-            &format!("{}CSeq:", "X: y\r\nv: a\r\n".repeat(vias)),
-        )
+    Ok(())
+}
+
+/// Rows that a reply copies stand anywhere among others; it copies 64 at most.
+#[test]
+fn copied_rows_may_be_scattered() -> Result<()> {
+    let mut filter = Filter::refusing()?;
+    let with_vias = |call: &str, between: &str, vias: usize| {
+        let via = format!("{between}v: SIP/2.0/UDP b;branch=z9hG4bKb\r\n");
+        edit(&base(call), "CSeq:", &format!("{}CSeq:", via.repeat(vias)))
     };
-    let scattered = filter.reason(apart("a4", 40))?;
-    assert_eq!(scattered, Reason::ScatteredHeaders);
+    filter.reply(with_vias("a1", "X: y\r\n", 20))?;
+    filter.reply(with_vias("a2", "", 25))?;
+    let short = edit(
+        &base("a3"),
+        "CSeq:",
+        &format!("{}CSeq:", "v: a\r\n".repeat(60)),
+    );
+    filter.expect(short, Reason::TooManyLines)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What is set once per instance, per interface, and per key epoch.
 
 /// Layout version of everything in [`crate::abi`]; raised by any change of a map's shape.
-pub const SCHEMA: u64 = 2;
+pub const SCHEMA: u64 = 3;
 
 /// Protected addresses of one interface, compared inline.
 pub const MAX_ADDRESSES: usize = 8;

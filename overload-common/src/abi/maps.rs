@@ -15,5 +15,8 @@ pub const MAX_CONTROLS: usize = 16_384;
 /// Entries of the destination table: two generations side by side while one replaces the other.
 pub const DESTINATION_ENTRIES: usize = 2 * MAX_CONTROLS;
 
-/// Buckets of transaction memory: 196,608 admitted transactions and 262,144 refused ones in 16 MiB.
+/// Buckets of transaction memory: 196,608 admitted transactions and 262,144 refused ones.
 pub const MEMORY_BUCKETS: usize = 16_384;
+
+/// Entries of map `ADMITTED`: the admitted transactions of all buckets.
+pub const ADMITTED_SLOTS: usize = MEMORY_BUCKETS * super::ADMITTED_WAYS;

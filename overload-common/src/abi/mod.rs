@@ -18,7 +18,8 @@ pub use instance::{
     KeyRecord, MAX_ADDRESSES, MAX_MACS, Mode, SCHEMA,
 };
 pub use maps::{
-    BPF_F_MMAPABLE, DESTINATION_ENTRIES, INTERFACE_SLOTS, MAX_CONTROLS, MEMORY_BUCKETS, PORT_WORDS,
+    ADMITTED_SLOTS, BPF_F_MMAPABLE, DESTINATION_ENTRIES, INTERFACE_SLOTS, MAX_CONTROLS,
+    MEMORY_BUCKETS, PORT_WORDS,
 };
 pub use reason::{Event, Reason, ReasonCounter, Verdict};
 pub use transaction::{ADMITTED_WAYS, AdmittedSlot, MemoryBucket, REFUSED_WAYS};

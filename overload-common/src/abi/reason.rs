@@ -119,8 +119,6 @@ reasons! {
     MissingHeader = "missing_header", Pass;
     /// From, To, Call-ID, CSeq, Max-Forwards or Content-Length stands more than once.
     DuplicateHeader = "duplicate_header", Pass;
-    /// The copied headers lie in more pieces than a reply is built from.
-    ScatteredHeaders = "scattered_headers", Pass;
     /// A header that a reply needs, or Content-Length, cannot be parsed, or a line has no name.
     BadHeader = "bad_header", Pass;
     /// Content-Length states more than the datagram carries: the proxy answers 400 (RFC 3261 18.3).

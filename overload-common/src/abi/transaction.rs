@@ -1,4 +1,5 @@
-//! Memory of transactions: buckets of one KiB, so that a packet touches one page of it.
+//! Memory of transactions. What tells a request from the known ones is kept apart from what is known of
+//! them: four MiB that caches and page tables hold, where sixteen would cost every packet a miss of both.
 
 /// Admitted transactions a bucket holds.
 pub const ADMITTED_WAYS: usize = 12;
@@ -9,7 +10,7 @@ pub const REFUSED_WAYS: usize = 16;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBucket {
-    /// Fingerprint and end of life of each of `slots`; 0 is free.
+    /// Fingerprint and end of life of each of the bucket's slots in map `ADMITTED`; 0 is free.
     pub admitted: [u64; ADMITTED_WAYS],
     /// Until when transactions of this bucket may lie in their other one, which they went to because
     /// this one was full.
@@ -18,12 +19,9 @@ pub struct MemoryBucket {
     pub reserved: [u64; 3],
     /// Fingerprints of refused transactions, apart, so that refusals cannot push out admitted calls.
     pub refused: [u64; REFUSED_WAYS],
-    /// What is known of the admitted ones.
-    pub slots: [AdmittedSlot; ADMITTED_WAYS],
 }
-const _: () = assert!(size_of::<MemoryBucket>() == 1024);
+const _: () = assert!(size_of::<MemoryBucket>() == 256);
 const _: () = assert!(core::mem::offset_of!(MemoryBucket, refused) == 128);
-const _: () = assert!(core::mem::offset_of!(MemoryBucket, slots) == 256);
 
 impl MemoryBucket {
     /// A bucket that remembers nothing.
@@ -32,11 +30,10 @@ impl MemoryBucket {
         overflow: 0,
         reserved: [0; 3],
         refused: [0; REFUSED_WAYS],
-        slots: [AdmittedSlot::UNUSED; ADMITTED_WAYS],
     };
 }
 
-/// What is known of one admitted transaction.
+/// One entry of map `ADMITTED`, at bucket * [`ADMITTED_WAYS`] + way: what is known of one transaction.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmittedSlot {
@@ -66,21 +63,3 @@ pub struct AdmittedSlot {
     pub reserved: [u32; 3],
 }
 const _: () = assert!(size_of::<AdmittedSlot>() == 64);
-
-impl AdmittedSlot {
-    /// A slot never used.
-    pub const UNUSED: Self = Self {
-        transaction: 0,
-        verify: 0,
-        first_ns: 0,
-        last_ns: 0,
-        copies: 0,
-        oc_offer: 0,
-        controls: [0; 4],
-        class: 0,
-        epoch: 0,
-        method: 0,
-        outcome: 0,
-        reserved: [0; 3],
-    };
-}

@@ -7,9 +7,9 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
 };
 use overload_common::abi::{
-    Bucket, ControlCounters, ControlRecord, DESTINATION_ENTRIES, DestinationKey, Event,
-    INTERFACE_SLOTS, InstanceRecord, InterfaceRecord, KeyRecord, MAX_CONTROLS, MEMORY_BUCKETS,
-    MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
+    ADMITTED_SLOTS, AdmittedSlot, Bucket, ControlCounters, ControlRecord, DESTINATION_ENTRIES,
+    DestinationKey, Event, INTERFACE_SLOTS, InstanceRecord, InterfaceRecord, KeyRecord,
+    MAX_CONTROLS, MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
 };
 use thiserror::Error;
 
@@ -100,6 +100,7 @@ impl Maps {
         let buckets = open("BUCKETS", MAX_CONTROLS)?;
         // Read by the program only, which indexes them without a further check.
         fits::<MemoryBucket>(open("MEMORY", MEMORY_BUCKETS)?, "MEMORY")?;
+        fits::<AdmittedSlot>(open("ADMITTED", ADMITTED_SLOTS)?, "ADMITTED")?;
         Ok(Self {
             instance: share(&instance, "INSTANCE", 1)?,
             instance_id,

@@ -18,8 +18,11 @@ pub const INGRESS: &str = "overload_ingress";
 /// Name of the program that passes everything.
 pub const PASS: &str = "overload_pass";
 
+/// The map of working memory, which has an entry for each of [`possible_cpus`].
+pub const SCRATCH: &str = "SCRATCH";
+
 /// Every map of the object that an instance pins.
-pub const MAPS: [&str; 11] = [
+pub const MAPS: [&str; 12] = [
     "INSTANCE",
     "INTERFACES",
     "PORTS",
@@ -29,6 +32,7 @@ pub const MAPS: [&str; 11] = [
     "BUCKETS",
     "CONTROL_COUNTERS",
     "MEMORY",
+    "ADMITTED",
     "REASONS",
     "EVENTS",
 ];
@@ -74,6 +78,7 @@ pub fn load(options: &LoadOptions<'_>) -> Result<Ebpf, LoadError> {
     let clock = u32::from(options.clock == Clock::Map);
     let mut loader = EbpfLoader::new();
     loader
+        .map_max_entries(SCRATCH, possible_cpus())
         .override_global("INTERFACE_SLOT", &options.interface_slot, true)
         .override_global("CLOCK_SOURCE", &clock, true);
     if let Some(directory) = options.pinned_maps {
@@ -85,6 +90,12 @@ pub fn load(options: &LoadOptions<'_>) -> Result<Ebpf, LoadError> {
     let _held = HeldBack::begin();
     ingress(&mut ebpf)?.load()?;
     Ok(ebpf)
+}
+
+/// CPUs that may ever run the filter; the kernel numbers them from 0.
+pub fn possible_cpus() -> u32 {
+    // Where the kernel does not tell, more than any has costs memory only.
+    aya::util::nr_cpus().map_or(1024, |cpus| cpus as u32)
 }
 
 /// The filter's entry point in a loaded object.

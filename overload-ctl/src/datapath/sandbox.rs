@@ -12,9 +12,9 @@ use aya::{
 };
 use overload_common::{
     abi::{
-        AdmittedSlot, ControlCounters, ControlRecord, DestinationKey, Event, InstanceRecord,
-        InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, MemoryBucket, Mode,
-        PORT_WORDS, Reason, ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
+        ADMITTED_WAYS, AdmittedSlot, ControlCounters, ControlRecord, DestinationKey, Event,
+        InstanceRecord, InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, MemoryBucket,
+        Mode, PORT_WORDS, Reason, ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
     },
     hash::siphash13,
     sip::{canonical_host, host_key},
@@ -327,17 +327,31 @@ impl Sandbox {
 
     /// Slots of admitted transactions that were ever used.
     pub fn admitted_slots(&self) -> Result<Vec<AdmittedSlot>, SandboxError> {
-        let name = "MEMORY";
-        let map = self.ebpf.map(name).ok_or(LoadError::Missing(name))?;
-        let map: Array<&MapData, MemoryBucket> = map
-            .try_into()
-            .map_err(|source| SandboxError::Map { name, source })?;
+        let buckets: Array<&MapData, MemoryBucket> = self.array("MEMORY")?;
+        let slots: Array<&MapData, AdmittedSlot> = self.array("ADMITTED")?;
+        let failed = |name| move |source| SandboxError::Map { name, source };
         let mut used = Vec::new();
-        for bucket in map.iter() {
-            let bucket = bucket.map_err(|source| SandboxError::Map { name, source })?;
-            used.extend(bucket.slots.into_iter().filter(|slot| slot.copies != 0));
+        for (index, bucket) in buckets.iter().enumerate() {
+            for (way, word) in bucket
+                .map_err(failed("MEMORY"))?
+                .admitted
+                .iter()
+                .enumerate()
+            {
+                if *word != 0 {
+                    let slot = (index * ADMITTED_WAYS + way) as u32;
+                    used.push(slots.get(&slot, 0).map_err(failed("ADMITTED"))?);
+                }
+            }
         }
         Ok(used)
+    }
+
+    /// An array map, to be read.
+    fn array<V: Pod>(&self, name: &'static str) -> Result<Array<&MapData, V>, SandboxError> {
+        let map = self.ebpf.map(name).ok_or(LoadError::Missing(name))?;
+        map.try_into()
+            .map_err(|source| SandboxError::Map { name, source })
     }
 
     /// Overwrites one entry of an array map.

@@ -77,11 +77,6 @@ pub extern "C" fn examine_first() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
-    // From first: what To says of the tag is kept.
-    let answer = to::check_from();
-    if answer != GO_ON {
-        return answer;
-    }
     let answer = to::to_tag();
     if answer == to::TAGGED {
         return stop(Reason::InDialog);
@@ -89,6 +84,12 @@ pub extern "C" fn examine_first() -> u32 {
     if answer != GO_ON {
         return answer;
     }
+    let place = get!(work, meta.to_tag);
+    let answer = to::check_from();
+    if answer != GO_ON {
+        return answer;
+    }
+    set!(work, place, meta.to_tag);
     let answer = body(work);
     if answer != GO_ON {
         return answer;
@@ -128,13 +129,13 @@ fn body(work: Work) -> u32 {
     if count == 0 {
         return GO_ON;
     }
-    // Behind the letters that told it, a name of one letter or of fourteen ends within eight bytes.
-    let name = if work.byte(start + 1) | 0x20 == b'o' {
-        start + 8
-    } else {
-        start
-    };
-    let Some((start, end)) = scan::value(work, name, end) else {
+    let long = work.byte(start + 1) | 0x20 == b'o';
+    let after = start + if long { 14 } else { 1 };
+    if long && !matches!(work.byte(after), b':' | b' ' | b'\t') {
+        // The name goes on: another header.
+        return GO_ON;
+    }
+    let Some((start, end)) = scan::value_after(work, after, end) else {
         return stop(Reason::BadHeader);
     };
     let mut length = 0u64;
@@ -163,7 +164,7 @@ fn exempt(work: Work) -> u32 {
     let (count, start, end) = scan::header(work, Header::MaxForwards);
     if count != 0
         && swar::lower(work.word(start + 4)) == u64::from_le_bytes(*b"forwards")
-        && let Some((at, _)) = scan::value(work, start + 12, end)
+        && let Some((at, _)) = scan::value_after(work, start + 12, end)
         && work.byte(at) == b'0'
         && work.byte(at + 1).wrapping_sub(b'0') > 9
     {
@@ -173,8 +174,13 @@ fn exempt(work: Work) -> u32 {
         return GO_ON;
     }
     let (count, start, end) = scan::header(work, Header::Event);
+    let name = if work.byte(start) | 0x20 == b'e' {
+        5
+    } else {
+        1
+    };
     if count != 0
-        && let Some((at, _)) = scan::value(work, start, end)
+        && let Some((at, _)) = scan::value_after(work, start + name, end)
         && swar::lower(work.word(at)) == u64::from_le_bytes(*b"load-con")
         && swar::lower(work.word(at + 8)) & 0xffff_ffff == u64::from_le_bytes(*b"trol\0\0\0\0")
         && (work.byte(at + 12) <= b' ' || work.byte(at + 12) == b';')
@@ -187,8 +193,7 @@ fn exempt(work: Work) -> u32 {
 /// Sets the Call-ID and the CSeq number, whose method must be the request's (RFC 3261 8.1.1.5).
 #[inline(always)]
 fn call_id_and_cseq(work: Work) -> u32 {
-    let (_, start, end) = scan::header(work, Header::CallId);
-    let Some((start, end)) = scan::value(work, start, end) else {
+    let Some((start, end)) = scan::value(work, Header::CallId) else {
         return stop(Reason::BadHeader);
     };
     if end - start > transaction::FIELD_MAX {
@@ -197,8 +202,7 @@ fn call_id_and_cseq(work: Work) -> u32 {
     set!(work, start, meta.call_id_start);
     set!(work, end, meta.call_id_end);
 
-    let (_, start, end) = scan::header(work, Header::Cseq);
-    let Some((start, end)) = scan::value(work, start, end) else {
+    let Some((start, end)) = scan::value(work, Header::Cseq) else {
         return stop(Reason::BadHeader);
     };
     let mut number = 0u64;

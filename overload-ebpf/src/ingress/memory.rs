@@ -16,7 +16,7 @@ use overload_common::{
 use super::{GO_ON, account, stop};
 use crate::{
     kernel::{add, compare_exchange},
-    maps::{INSTANCE, MEMORY},
+    maps::{ADMITTED, INSTANCE, MEMORY},
     scratch::{Work, get, set},
 };
 
@@ -28,6 +28,12 @@ const REFUSED_MASK: usize = REFUSED_WAYS - 1;
 #[inline(always)]
 fn bucket(index: u32) -> Option<*mut MemoryBucket> {
     MEMORY.get_ptr_mut(index & MASK)
+}
+
+/// What is known of the admitted transaction in a way of a bucket.
+#[inline(always)]
+fn slot(bucket: u32, way: u32) -> Option<*mut AdmittedSlot> {
+    ADMITTED.get_ptr_mut((bucket & MASK) * WAYS + way)
 }
 
 /// Reads a word of a bucket.
@@ -47,10 +53,11 @@ unsafe fn load(word: *const u64) -> u64 {
 pub fn recall(work: Work) -> u32 {
     let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
-    let Some(memory) = bucket(buckets(transaction, MASK)[0]) else {
+    let index = buckets(transaction, MASK)[0];
+    let Some(memory) = bucket(index) else {
         return GO_ON;
     };
-    let answer = recall_admitted(work, memory);
+    let answer = recall_admitted(work, memory, index);
     if answer != GO_ON {
         return answer;
     }
@@ -84,15 +91,16 @@ extern "C" fn recall_overflow() -> u32 {
     let Some(work) = Work::here() else {
         return GO_ON;
     };
-    match bucket(buckets(get!(work, meta.transaction), MASK)[1]) {
-        Some(memory) => recall_admitted(work, memory),
+    let index = buckets(get!(work, meta.transaction), MASK)[1];
+    match bucket(index) {
+        Some(memory) => recall_admitted(work, memory, index),
         None => GO_ON,
     }
 }
 
 /// Looks for the transaction among the admitted ones of a bucket.
 #[inline(always)]
-fn recall_admitted(work: Work, memory: *mut MemoryBucket) -> u32 {
+fn recall_admitted(work: Work, memory: *mut MemoryBucket, index: u32) -> u32 {
     let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
     let verify = get!(work, meta.verify);
@@ -103,7 +111,9 @@ fn recall_admitted(work: Work, memory: *mut MemoryBucket) -> u32 {
             if admitted_difference(word, transaction) != 0 || !admitted_is_live(word, now) {
                 continue;
             }
-            let slot = &raw mut (*memory).slots[way];
+            let Some(slot) = slot(index, way as u32) else {
+                continue;
+            };
             if load(&raw const (*slot).transaction) == transaction
                 && load(&raw const (*slot).verify) == verify
             {
@@ -148,7 +158,7 @@ pub fn remember_admitted(work: Work, control: u32) {
     };
     find_free(work, memory, now);
     if get!(work, walk.cursor) < WAYS {
-        claim(work, memory, control);
+        claim(work, memory, first, control);
         return;
     }
     let Some(other) = bucket(second) else {
@@ -157,7 +167,7 @@ pub fn remember_admitted(work: Work, control: u32) {
     find_free(work, other, now);
     // SAFETY: a word of a live map value; the later of two racing writers wins, a unit of time apart.
     unsafe { (&raw mut (*memory).overflow).write_volatile(admitted_word(0, now)) };
-    claim(work, other, control);
+    claim(work, other, second, control);
 }
 
 /// Sets `walk.cursor` to the first way without a live transaction, or to [`WAYS`].
@@ -175,7 +185,7 @@ fn find_free(work: Work, memory: *mut MemoryBucket, now: u64) {
 
 /// Takes the way at `walk.cursor`, unless there is none or another CPU was faster.
 #[inline(always)]
-fn claim(work: Work, memory: *mut MemoryBucket, control: u32) {
+fn claim(work: Work, memory: *mut MemoryBucket, index: u32, control: u32) {
     let now = get!(work, meta.now);
     let transaction = get!(work, meta.transaction);
     let verify = get!(work, meta.verify);
@@ -196,7 +206,9 @@ fn claim(work: Work, memory: *mut MemoryBucket, control: u32) {
             account::event(Event::AdmittedUntracked);
             return;
         }
-        let slot = &raw mut (*memory).slots[way];
+        let Some(slot) = slot(index, way as u32) else {
+            return;
+        };
         (&raw mut (*slot).verify).write_volatile(verify);
         (&raw mut (*slot).first_ns).write_volatile(now);
         (&raw mut (*slot).last_ns).write_volatile(now);

@@ -13,7 +13,7 @@ use super::{GO_ON, examine, frame::PAYLOAD, stop, via};
 use crate::{
     kernel::opaque,
     maps::{INTERFACE_SLOT, INTERFACES},
-    scratch::{EDITS_MAX, SCAN_MAX, SEGMENTS_MAX, Work, get, set},
+    scratch::{ADDED, EDITS_MAX, PIECES_MAX, SCAN_MAX, SEGMENTS_MAX, Work, get, set},
 };
 
 /// What a reply may be longer than its request, bytes of UDP payload.
@@ -81,28 +81,74 @@ fn is_martian(work: Work, port: u32) -> bool {
         || port == 19
 }
 
-/// A place in the copied lines where the reply differs: offset above, where the copy goes on, kind.
-type Edit = u64;
-
-const EDIT_RPORT: u64 = 1;
-const EDIT_RECEIVED: u64 = 2;
-const EDIT_VIA_END: u64 = 3;
-const EDIT_TO: u64 = 4;
-const NO_EDIT: Edit = u64::MAX;
-
-#[inline(always)]
-fn edit(kind: u64, from: u32, resume: u32) -> Edit {
-    u64::from(from) << 32 | u64::from(resume) << 8 | kind
-}
-
 /// Writes the message: status line, the copied lines with received and rport in the top Via and the tag
 /// in To, Content-Length.
 #[inline(always)]
 fn compose(work: Work) {
     list_edits(work);
-    set!(work, PAYLOAD, walk.cursor);
-    put_text(work, STATUS_LINE);
+    list_pieces(work);
+    let at = put_text(work.out(), PAYLOAD, STATUS_LINE);
+    set!(work, at, walk.cursor);
+    copy_pieces(work);
+    let end = put_text(work.out(), get!(work, walk.cursor), TRAILER);
+    set!(work, end, walk.cursor);
+}
+
+/// A place in the copied lines where the reply differs, and where the copy goes on (offsets in the
+/// datagram); the added text as a piece. 16 bits each, the first highest.
+type Edit = u64;
+
+const NO_EDIT: Edit = u64::MAX;
+
+#[inline(always)]
+fn edit(place: u32, resume: u32, text: u32, end: u32) -> Edit {
+    let added = ADDED + text;
+    u64::from(place) << 48 | u64::from(resume) << 32 | u64::from(added << 16 | (end - text))
+}
+
+/// Writes what the reply adds, and lists where, in the order of the request: up to two places in the top
+/// Via, one in To.
+#[inline(always)]
+fn list_edits(work: Work) {
+    let (rport, rport_start, rport_end) = via::param(work, Param::Rport);
+    let (received, received_start, received_end) = via::param(work, Param::Received);
+    let via_end = get!(work, meta.via_end);
+    let to = get!(work, meta.to_tag);
+
+    let added = work.added();
+    let mut first = NO_EDIT;
+    if rport != 0 {
+        let at = put_text(added, 0, b"rport=");
+        let at = put_port(added, at, get!(work, meta.source_port));
+        first = edit(rport_start, rport_end, 0, at);
+    }
+    let at = put_text(added, 32, b";received=");
+    let at = put_address(added, at, get!(work, meta.source));
+    let second = if received == 0 {
+        edit(via_end, via_end, 32, at)
+    } else {
+        // The parameter is replaced, its semicolon kept.
+        edit(received_start, received_end, 33, at)
+    };
+    let tag = examine::own_tag(get!(work, meta.transaction), get!(work, meta.epoch));
+    put_text(added, 64, b";tag=");
+    put(added, 69, tag.first);
+    put(added, 77, tag.second);
+    put(added, 85, u64::from(tag.third));
+    let third = edit(to, to, 64, 89);
+
+    let (low, high) = (first.min(second), first.max(second));
+    set!(work, low.min(third), edits[0]);
+    set!(work, high.min(low.max(third)), edits[1]);
+    set!(work, high.max(third), edits[2]);
+    set!(work, NO_EDIT, edits[3]);
+}
+
+/// Lists the `walk.number` pieces that stand between status line and Content-Length.
+#[inline(always)]
+fn list_pieces(work: Work) {
     set!(work, 0, walk.block);
+    set!(work, 0, walk.state);
     set!(work, 0, walk.number);
     set!(work, get!(work, segments[0]) >> 16, walk.start);
     for _ in 0..SEGMENTS_MAX + EDITS_MAX {
@@ -112,155 +158,136 @@ fn compose(work: Work) {
         }
         let from = get!(work, walk.start);
         let end = get!(work, segments[index as usize & (SEGMENTS_MAX - 1)]) & 0xffff;
-        let number = get!(work, walk.number);
+        let number = get!(work, walk.state);
         let edit = get!(work, edits[number as usize & (EDITS_MAX - 1)]);
-        let place = (edit >> 32) as u32;
+        let place = (edit >> 48) as u32;
         if place < end {
-            copy_text(from, place);
-            put_edit(edit & 0xff);
-            set!(work, (edit >> 8) as u32 & 0xffff, walk.start);
-            set!(work, number + 1, walk.number);
-        } else {
-            copy_text(from, end);
-            let next = get!(work, segments[(index as usize + 1) & (SEGMENTS_MAX - 1)]);
-            set!(work, next >> 16, walk.start);
-            set!(work, index + 1, walk.block);
+            add_piece(work, from << 16 | place.wrapping_sub(from) & 0xffff);
+            add_piece(work, edit as u32);
+            set!(work, (edit >> 32) as u32 & 0xffff, walk.start);
+            set!(work, number + 1, walk.state);
+            continue;
+        }
+        set!(work, index + 1, walk.block);
+        let next = get!(work, segments[(index as usize + 1) & (SEGMENTS_MAX - 1)]) >> 16;
+        // A line that follows at once is copied with this one.
+        if next != end || index + 1 >= get!(work, walk.segments) {
+            add_piece(work, from << 16 | end.wrapping_sub(from) & 0xffff);
+            set!(work, next, walk.start);
         }
     }
-    put_text(work, TRAILER);
 }
 
-/// Lists the edits in the order they stand in the request: up to three in the top Via, one in To.
 #[inline(always)]
-fn list_edits(work: Work) {
-    for index in 0..EDITS_MAX {
-        set!(work, NO_EDIT, edits[index]);
-    }
-    let rport = via::param(work, Param::Rport);
-    let received = via::param(work, Param::Received);
-    let via_end = get!(work, meta.via_end);
-    let to = get!(work, meta.to_tag);
-    let mut first = NO_EDIT;
-    if rport.0 != 0 {
-        first = edit(EDIT_RPORT, rport.1, rport.2);
-    }
-    let mut second = edit(EDIT_VIA_END, via_end, via_end);
-    if received.0 != 0 {
-        second = edit(EDIT_RECEIVED, received.1, received.2);
-    }
-    let third = edit(EDIT_TO, to, to);
-    insert(work, first);
-    insert(work, second);
-    insert(work, third);
+fn add_piece(work: Work, piece: u32) {
+    let count = get!(work, walk.number);
+    set!(work, piece, pieces[count as usize & (PIECES_MAX - 1)]);
+    set!(work, count + 1, walk.number);
 }
 
-/// Inserts an edit into the sorted list.
+/// Appends the pieces at `walk.cursor`, in whole blocks: what is too much is overwritten by what follows.
 #[inline(always)]
-fn insert(work: Work, mut new: Edit) {
-    for index in 0..EDITS_MAX - 1 {
-        let old = get!(work, edits[index]);
-        set!(work, new.min(old), edits[index]);
-        new = new.max(old);
+fn copy_pieces(work: Work) {
+    set!(work, 0, walk.block);
+    set!(work, 0, walk.start);
+    // Every block, and the pieces that end within one.
+    for _ in 0..SCAN_MAX / 64 + (SEGMENTS_MAX + 2 * EDITS_MAX) as u32 {
+        let index = get!(work, walk.block);
+        if index >= get!(work, walk.number) {
+            break;
+        }
+        let piece = get!(work, pieces[index as usize & (PIECES_MAX - 1)]);
+        let (from, length) = (piece >> 16, piece & 0xffff);
+        let (at, done) = (get!(work, walk.cursor), get!(work, walk.start));
+        let text = work.any_block(from + done);
+        // SAFETY: the mask leaves more than 64 bytes of the scratch behind it.
+        unsafe {
+            let out = work
+                .out()
+                .add(((at + done) & OUT_MASK) as usize)
+                .cast::<u64>();
+            for word in 0..8 {
+                out.add(word as usize).write_unaligned(text.word(word));
+            }
+        }
+        // Without a branch, for the verifier: all ones while the piece goes on, else zero.
+        let done = done + 64;
+        let more = opaque(done.wrapping_sub(length) >> 31).wrapping_neg();
+        set!(work, done & more, walk.start);
+        set!(work, at + (length & !more), walk.cursor);
+        set!(work, (index + 1).wrapping_add(more), walk.block);
     }
 }
 
-/// Appends up to eight bytes to the reply.
+/// Writes eight bytes at an offset below 4,096.
 #[inline(always)]
-fn put(work: Work, word: u64, length: u32) {
-    let at = get!(work, walk.cursor);
-    put_at(work, at, word);
-    set!(work, at + length, walk.cursor);
-}
-
-/// Writes eight bytes of the reply.
-#[inline(always)]
-fn put_at(work: Work, at: u32, word: u64) {
-    // SAFETY: the mask keeps the write within `out`, which is longer than the mask by more than a word.
+fn put(base: *mut u8, at: u32, word: u64) {
+    // SAFETY: both places that are written, reply and added text, have more than 4,104 bytes of the scratch
+    // behind them.
     unsafe {
-        work.out()
-            .add((at & OUT_MASK) as usize)
+        base.add((at & OUT_MASK) as usize)
             .cast::<u64>()
             .write_unaligned(word);
     };
 }
 
-/// Appends a constant text.
+/// Writes a constant text and up to seven bytes behind it; answers where it ends.
 #[inline(always)]
-fn put_text<const N: usize>(work: Work, text: &'static [u8; N]) {
-    let mut at = 0;
-    while at < N {
+fn put_text<const N: usize>(base: *mut u8, at: u32, text: &'static [u8; N]) -> u32 {
+    let mut done = 0;
+    while done < N {
         let mut word = [0u8; 8];
         let mut i = 0;
-        while i < 8 && at + i < N {
-            word[i] = text[at + i];
+        while i < 8 && done + i < N {
+            word[i] = text[done + i];
             i += 1;
         }
-        put(work, u64::from_le_bytes(word), i as u32);
-        at += 8;
+        put(base, at + done as u32, u64::from_le_bytes(word));
+        done += 8;
     }
+    at + N as u32
 }
 
-/// Appends bytes of the request, whole words: what is too much is overwritten by what follows.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn copy_text(start: u32, end: u32) -> u32 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
-    let at = get!(work, walk.cursor);
-    let length = end.wrapping_sub(start);
-    for index in 0..SCAN_MAX / 8 {
-        let offset = index * 8;
-        if offset >= length {
-            break;
+/// Three digits at most and a dot, and above them how many bytes that is, of each byte's value.
+static DECIMAL: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut value = 0;
+    while value < 256 {
+        let digits = [value / 100, value / 10 % 10, value % 10];
+        let mut skip = if value >= 100 {
+            0
+        } else if value >= 10 {
+            1
+        } else {
+            2
+        };
+        let (mut word, mut length) = (0, 0);
+        while skip < 3 {
+            word |= (b'0' as u64 + digits[skip]) << (8 * length);
+            length += 1;
+            skip += 1;
         }
-        put_at(work, at + offset, work.word(start + offset));
+        word |= (b'.' as u64) << (8 * length);
+        table[value as usize] = word | (length + 1) << 32;
+        value += 1;
     }
-    set!(work, at + length, walk.cursor);
-    0
-}
+    table
+};
 
-/// Appends what an edit adds.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn put_edit(kind: u64) -> u32 {
-    let Some(work) = Work::here() else {
-        return 0;
-    };
-    if kind == EDIT_TO {
-        put(work, u64::from_le_bytes(*b";tag=\0\0\0"), 5);
-        let tag = examine::own_tag(get!(work, meta.transaction), get!(work, meta.epoch));
-        put(work, tag.first, 8);
-        put(work, tag.second, 8);
-        put(work, u64::from(tag.third), 4);
-        return 0;
-    }
-    if kind == EDIT_RPORT {
-        put(work, u64::from_le_bytes(*b"rport=\0\0"), 6);
-        put_decimal(work, get!(work, meta.source_port));
-        return 0;
-    }
-    if kind == EDIT_VIA_END {
-        put(work, u64::from(b';'), 1);
-    }
-    put(work, u64::from_le_bytes(*b"received"), 8);
-    put(work, u64::from(b'='), 1);
-    for (index, byte) in get!(work, meta.source)
-        .to_ne_bytes()
-        .into_iter()
-        .enumerate()
-    {
-        if index != 0 {
-            put(work, u64::from(b'.'), 1);
-        }
-        put_decimal(work, u32::from(byte));
-    }
-    0
-}
-
-/// Appends a number below 100,000 in decimal.
+/// Writes an address in dotted decimal; answers where it ends.
 #[inline(always)]
-fn put_decimal(work: Work, number: u32) {
+fn put_address(base: *mut u8, mut at: u32, address: u32) -> u32 {
+    for byte in address.to_ne_bytes() {
+        let text = DECIMAL[byte as usize];
+        put(base, at, text);
+        at += (text >> 32) as u32;
+    }
+    at - 1
+}
+
+/// Writes a port in decimal; answers where it ends.
+#[inline(always)]
+fn put_port(base: *mut u8, at: u32, number: u32) -> u32 {
     let digits = [
         number / 10_000,
         number / 1000 % 10,
@@ -275,7 +302,8 @@ fn put_decimal(work: Work, number: u32) {
     // Leading zeros are bytes 0x30; the last digit stays.
     let significant = (word ^ 0x30_3030_3030) & 0xff_ffff_ffff | 1 << 32;
     let zeros = significant.trailing_zeros() >> 3;
-    put(work, word >> (8 * zeros), 5 - zeros);
+    put(base, at, word >> (8 * zeros));
+    at + 5 - zeros
 }
 
 /// Writes Ethernet, IPv4 and UDP headers: the request's, turned round, with checksums from scratch.
@@ -332,7 +360,7 @@ fn address(ctx: *mut xdp_md, work: Work, end: u32, port: u32) -> u32 {
         udp.add(4).cast::<u16>().write_unaligned(length.to_be());
         udp.add(6).cast::<u16>().write_unaligned(0);
         // Whole words are summed: the bytes past the end must be zero.
-        put_at(work, end, 0);
+        put(work.out(), end, 0);
         let pseudo = addresses + u64::from(17u16.to_be()) + u64::from(length.to_be());
         let sum = fold(checksum(work, end) + pseudo);
         udp.add(6)

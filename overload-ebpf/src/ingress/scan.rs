@@ -9,7 +9,6 @@ use overload_common::{
 };
 
 use super::{GO_ON, stop};
-use crate::kernel::opaque_word;
 use crate::scratch::{LINES_MAX, SCAN_MAX, SEGMENTS_MAX, Work, get, set};
 
 const BLOCKS: u32 = SCAN_MAX / 64;
@@ -38,11 +37,7 @@ fn mark_lines(work: Work) -> bool {
         if base >= length {
             return false;
         }
-        let mut marks = 0u64;
-        for word in 0..8u32 {
-            let line_feeds = !swar::unequal(work.word(base + word * 8), b'\n');
-            marks |= swar::gather(line_feeds) << (word * 8);
-        }
+        let marks = work.block(base).marks(|text| swar::unequal(text, b'\n'));
         set!(work, marks, newlines[block as usize]);
         // LF LF, or LF and one byte (a CR, as the walk will check) and LF.
         let before = marks << 2 | marks << 1 | previous >> 62 | previous >> 63;
@@ -63,14 +58,13 @@ extern "C" fn walk_lines() -> u32 {
         return stop(Reason::Unconfigured);
     };
     let last_block = get!(work, walk.number);
-    for header in 0..16 {
+    for header in 0..=Header::ContentLength as usize {
         set!(work, 0, headers[header]);
     }
     set!(work, get!(work, newlines[0]), walk.bits);
     set!(work, 0, walk.block);
     set!(work, 0, walk.start);
     set!(work, 0, walk.segments);
-    set!(work, 0, segments[SEGMENTS_MAX - 1]);
     set!(work, 0, walk.state);
     for _ in 0..LINES_MAX + BLOCKS {
         let bits = get!(work, walk.bits);
@@ -112,14 +106,14 @@ extern "C" fn walk_lines() -> u32 {
     stop(Reason::TooManyLines)
 }
 
-/// What the walk noted on its way.
+/// What the walk noted on its way: a copied header without a colon, or too many lines to copy.
 #[inline(always)]
 fn walked(work: Work) -> u32 {
     if get!(work, walk.state) != 0 {
         return stop(Reason::BadHeader);
     }
     if get!(work, walk.segments) > SEGMENTS_MAX as u32 {
-        return stop(Reason::ScatteredHeaders);
+        return stop(Reason::TooManyLines);
     }
     GO_ON
 }
@@ -136,75 +130,76 @@ fn note_line(work: Work, start: u32, end: u32) -> u32 {
         return continue_line(start, end);
     }
     let entry = &HEADER_TABLE[header_slot(name) as usize & 63];
-    if entry.name != name {
+    let (header, at) = (entry.header, entry.header as usize & 15);
+    if entry.name != name
+        || at == Header::ContentLength as usize && is_other_content(work, start, name)
+    {
         set!(work, 0, walk.header);
         return GO_ON;
     }
-    let header = entry.header;
     set!(work, header, walk.header);
-    let at = header as usize & 15;
-    if at == Header::ContentLength as usize {
-        return note_content(start, end);
+    let mut from = start;
+    if header & COPIED != 0 {
+        from = note_copied(work, start, end, (header >> LENGTH_SHIFT) as u32);
     }
     let mut span = get!(work, headers[at]);
     if span == 0 {
-        span = u64::from(start) << 16 | u64::from(end);
+        span = u64::from(from) << 16 | u64::from(end);
     }
     set!(work, span + (1 << 32), headers[at]);
-    if header & COPIED == 0 {
-        return GO_ON;
-    }
-    // Blanks, but nothing else, may stand between a name and its colon (RFC 3261 7.3.1).
-    let word = work.word(start + (header >> LENGTH_SHIFT) as u32);
-    let text = swar::unequal(word, b' ') & swar::unequal(word, b'\t') & swar::HIGH;
-    let colon = !swar::unequal(word, b':') & text & text.wrapping_neg();
-    set!(work, get!(work, walk.state) | is_zero(colon), walk.state);
-    // A line right behind the last piece makes it longer. Without a branch: these lines are many.
-    let count = get!(work, walk.segments);
-    let last = get!(
-        work,
-        segments[(count as usize).wrapping_sub(1) & (SEGMENTS_MAX - 1)]
-    );
-    let longer = is_zero(u64::from(last & 0xffff ^ start));
-    let from = last & longer.wrapping_neg() | (start << 16) & longer.wrapping_sub(1);
-    let piece = from & 0xffff_0000 | end;
-    set!(
-        work,
-        piece,
-        segments[(count - longer) as usize & (SEGMENTS_MAX - 1)]
-    );
-    set!(work, count + 1 - longer, walk.segments);
     GO_ON
 }
 
-/// 1 for zero, else 0, without a branch.
+/// Files a line that a reply copies, whose name has `length` letters; answers where its value starts.
 #[inline(always)]
-fn is_zero(word: u64) -> u32 {
-    opaque_word((word | word.wrapping_neg()) >> 63) as u32 ^ 1
+fn note_copied(work: Work, start: u32, end: u32, length: u32) -> u32 {
+    let count = get!(work, walk.segments);
+    set!(
+        work,
+        start << 16 | end,
+        segments[count as usize & (SEGMENTS_MAX - 1)]
+    );
+    set!(work, count + 1, walk.segments);
+    let after = start + length;
+    // Nearly all write a colon and one blank.
+    let word = work.word(after);
+    if word as u16 == COLON_BLANK && (word >> 16) as u8 > b' ' {
+        return after + 2;
+    }
+    let from = value_start(after);
+    if from == 0 {
+        set!(work, 1, walk.state);
+    }
+    from
+}
+
+const COLON_BLANK: u16 = u16::from_le_bytes(*b": ");
+
+/// Where the value of a header starts whose name ends at `after`, or 0 without a colon. Blanks, but
+/// nothing else, may stand between them (RFC 3261 7.3.1), up to seven.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn value_start(after: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return 0;
+    };
+    let word = work.word(after);
+    let text = swar::unequal(word, b' ') & swar::unequal(word, b'\t') & swar::HIGH;
+    let colon = after + (text.trailing_zeros() >> 3);
+    if text == 0 || work.byte(colon) != b':' {
+        return 0;
+    }
+    skip_blanks(work, colon + 1)
 }
 
 const LENGTH: u64 = u64::from_le_bytes(*b"length\0\0");
 
-/// Files a line that begins with `Content-`, or with `l`, when it is Content-Length.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn note_content(start: u32, end: u32) -> u32 {
-    let Some(work) = Work::here() else {
-        return stop(Reason::Unconfigured);
-    };
-    let long = work.byte(start) | 0x20 == b'c';
-    if long && swar::lower(work.word(start + 8)) & swar::first_bytes(6) != LENGTH {
-        set!(work, 0, walk.header);
-        return GO_ON;
-    }
-    let at = Header::ContentLength as usize;
-    let span = get!(work, headers[at]);
-    set!(
-        work,
-        (span & !0xffff_ffff) + (1 << 32) | u64::from(start) << 16 | u64::from(end),
-        headers[at]
-    );
-    GO_ON
+/// Is a line that begins with `Content-` none of Content-Length?
+#[inline(always)]
+fn is_other_content(work: Work, start: u32, name: u64) -> bool {
+    let differs = swar::lower(work.word(start + 8)) & swar::first_bytes(6) ^ LENGTH;
+    // The compact name has one letter.
+    differs != 0 && name >> 8 != 0
 }
 
 /// A line that begins with a blank belongs to the header before it (RFC 3261 7.3.1); other lines without
@@ -250,21 +245,32 @@ pub fn header(work: Work, header: Header) -> (u32, u32, u32) {
     )
 }
 
-/// The value of a header row, without blanks around it: `None` when no colon follows the name, or
-/// nothing the colon. `start` is within eight bytes of the name's end.
+/// The value of the first row of a copied header, which stands in the request, without blanks around it;
+/// `None` when there is nothing.
 #[inline(always)]
-pub fn value(work: Work, start: u32, end: u32) -> Option<(u32, u32)> {
-    let name = swar::first_of_or_blank(work.word(start), b':');
-    let after = start + (name.trailing_zeros() >> 3);
-    // Blanks may stand before the colon, line ends not (RFC 3261 7.3.1).
-    let word = work.word(after);
-    let text = swar::unequal(word, b' ') & swar::unequal(word, b'\t') & swar::HIGH;
-    let colon = after + (text.trailing_zeros() >> 3);
-    if name == 0 || text == 0 || work.byte(colon) != b':' {
+pub fn value(work: Work, header: Header) -> Option<(u32, u32)> {
+    let span = get!(work, headers[header as usize & 15]);
+    trimmed(work, (span >> 16) as u32 & 0xffff, span as u32 & 0xffff)
+}
+
+/// The value of a row whose name ends at `after`, without blanks around it: `None` when no colon follows
+/// the name, or nothing the colon.
+#[inline(always)]
+pub fn value_after(work: Work, after: u32, end: u32) -> Option<(u32, u32)> {
+    let from = value_start(after);
+    if from == 0 {
         return None;
     }
-    let from = skip_blanks(work, colon + 1);
-    let to = trim(work, end);
+    trimmed(work, from, end)
+}
+
+#[inline(always)]
+fn trimmed(work: Work, from: u32, end: u32) -> Option<(u32, u32)> {
+    // A row ends with CR LF.
+    let mut to = end.wrapping_sub(2);
+    if work.byte(end.wrapping_sub(3)) <= b' ' {
+        to = trim(work, end);
+    }
     if from >= to { None } else { Some((from, to)) }
 }
 

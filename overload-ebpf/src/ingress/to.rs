@@ -22,6 +22,8 @@ const VALUE_MAX: u32 = 512;
 /// Marked characters and blocks that are looked at.
 const STEPS: u32 = 24;
 
+const FROM: u32 = Header::From as u32;
+
 const PLAIN: u32 = 0;
 const QUOTED: u32 = 1;
 const ANGLE: u32 = 2;
@@ -30,41 +32,53 @@ const ANGLE: u32 = 2;
 /// answers [`GO_ON`]; any other answer is the packet's reason.
 #[inline(always)]
 pub fn to_tag() -> u32 {
-    find_tag(Header::To as u32)
+    find_tag(Header::To)
 }
 
 /// Answers [`GO_ON`] when From can be read, with a tag or without.
 #[inline(always)]
 pub fn check_from() -> u32 {
-    let answer = find_tag(Header::From as u32);
+    let answer = find_tag(Header::From);
     if answer == TAGGED { GO_ON } else { answer }
 }
 
-/// See [`to_tag`]; `header` is To or From.
+#[inline(always)]
+fn find_tag(header: Header) -> u32 {
+    let answer = usual_tag(header as u32);
+    if answer == UNDECIDED {
+        any_tag(header as u32)
+    } else {
+        answer
+    }
+}
+
+/// The value of To or From, within bounds.
+#[inline(always)]
+fn value(work: Work, header: u32) -> Option<(u32, u32)> {
+    let header = if header == FROM {
+        Header::From
+    } else {
+        Header::To
+    };
+    let (start, end) = scan::value(work, header)?;
+    if end - start > VALUE_MAX {
+        return None;
+    }
+    Some((start, end))
+}
+
+/// See [`to_tag`]: every shape.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn find_tag(header: u32) -> u32 {
+extern "C" fn any_tag(header: u32) -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
-    let span = get!(work, headers[header as usize & 15]);
-    let (start, end) = ((span >> 16) as u32 & 0xffff, span as u32 & 0xffff);
-    let Some((start, end)) = scan::value(work, start, end) else {
+    let Some((start, end)) = value(work, header) else {
         return stop(Reason::BadHeader);
     };
-    if end - start > VALUE_MAX {
-        return stop(Reason::BadHeader);
-    }
-    let from = header == Header::From as u32;
-    if work.byte(start) == b'<' {
-        let answer = bracketed(work, start, end, from);
-        if answer != UNDECIDED {
-            return answer;
-        }
-    }
-    // Most values fit one block: it is marked here, the rest by a function.
-    set!(work, mark(work, start), walk.bits);
-    set!(work, start + 64, walk.start);
+    set!(work, 0, walk.bits);
+    set!(work, start, walk.start);
     set!(work, PLAIN, walk.state);
     set!(work, 0, walk.cursor);
     for _ in 0..STEPS {
@@ -104,7 +118,7 @@ extern "C" fn find_tag(header: u32) -> u32 {
                 b'<' => set!(work, ANGLE, walk.state),
                 b';' => {
                     let answer = tag_value(at, end);
-                    if answer != GO_ON && !(from && answer == TAGGED) {
+                    if answer != GO_ON && !(header == FROM && answer == TAGGED) {
                         return answer;
                     }
                 }
@@ -115,17 +129,34 @@ extern "C" fn find_tag(header: u32) -> u32 {
     stop(Reason::BadHeader)
 }
 
-/// Answer of [`bracketed`] when the general way has to decide.
+/// Answer of [`usual_tag`] when the general way has to decide.
 const UNDECIDED: u32 = 0x2_0000;
-/// Words of a bracketed URI that are looked at here.
+/// Words of a display name, of a bracketed URI and of a tag that are looked at here.
+const NAME_WORDS: u32 = 4;
 const URI_WORDS: u32 = 16;
+const TAG_WORDS: u32 = 5;
 
-/// The two usual shapes, `<uri>` and `<uri>;tag=value`, told by the first closing bracket alone.
-#[inline(always)]
-fn bracketed(work: Work, start: u32, end: u32, from: bool) -> u32 {
-    set!(work, 0, walk.cursor);
+/// The usual shapes, `"name" <uri>;tag=value` without name or tag or both, in few steps.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn usual_tag(header: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return stop(Reason::Unconfigured);
+    };
+    let Some((start, end)) = value(work, header) else {
+        return stop(Reason::BadHeader);
+    };
+    set!(work, start, walk.cursor);
+    if work.byte(start) == b'"' {
+        after_name(work, start);
+    }
+    let open = get!(work, walk.cursor);
+    if work.byte(open) != b'<' {
+        return UNDECIDED;
+    }
+    set!(work, u32::MAX, walk.cursor);
     for index in 0..URI_WORDS {
-        let at = start + index * 8;
+        let at = open + index * 8;
         let closes = !swar::unequal(work.word(at), b'>') & swar::HIGH;
         if closes != 0 {
             set!(work, at + (closes.trailing_zeros() >> 3) + 1, walk.cursor);
@@ -137,17 +168,56 @@ fn bracketed(work: Work, start: u32, end: u32, from: bool) -> u32 {
         set!(work, end, meta.to_tag);
         return GO_ON;
     }
-    // From is read to its end.
-    if after != 0
-        && !from
-        && after < end
-        && work.word(after) & FIVE == SEMICOLON_TAG
-        && work.byte(after + 5) > b';'
+    let value = after.wrapping_add(5);
+    if after > end
+        || work.word(after) & FIVE != SEMICOLON_TAG
+        || matches!(work.byte(value), b';' | 0..=b' ')
+        || header == FROM && !is_plain(work, value, end)
     {
-        set!(work, after + 5, meta.to_tag);
-        return TAGGED;
+        return UNDECIDED;
     }
-    UNDECIDED
+    set!(work, value, meta.to_tag);
+    TAGGED
+}
+
+/// Sets `walk.cursor` behind a short quoted name in which nothing is escaped; leaves it otherwise.
+#[inline(always)]
+fn after_name(work: Work, quote: u32) {
+    for index in 0..NAME_WORDS {
+        let at = quote + 1 + index * 8;
+        let word = work.word(at);
+        let closes = !swar::unequal(word, b'"') & swar::HIGH;
+        let escapes = !swar::unequal(word, b'\\') & swar::HIGH;
+        if escapes != 0 {
+            break;
+        }
+        if closes != 0 {
+            let after = at + (closes.trailing_zeros() >> 3) + 1;
+            set!(work, skip_blanks(work, after), walk.cursor);
+            break;
+        }
+    }
+}
+
+/// Are there only letters, digits, `-`, `.`, `_`, `~` and the like up to `end`, where a line end or a
+/// blank stands?
+#[inline(always)]
+fn is_plain(work: Work, start: u32, end: u32) -> bool {
+    set!(work, start, walk.cursor);
+    for index in 0..TAG_WORDS {
+        let at = start + index * 8;
+        let word = work.word(at);
+        let seven = word & swar::LOW7;
+        let from = |byte: u8| seven + swar::ONES * (0x80 - u64::from(byte));
+        // Below `-`, from `:` to `?`, and the backslash.
+        let others = !from(b'-') | from(b':') & !from(b'@') | !swar::unequal(seven, b'\\');
+        let others = others & !word & swar::HIGH;
+        if others != 0 {
+            set!(work, at + (others.trailing_zeros() >> 3), walk.cursor);
+            break;
+        }
+    }
+    get!(work, walk.cursor) >= end
 }
 
 const FIVE: u64 = swar::first_bytes(5);
@@ -192,27 +262,17 @@ extern "C" fn tag_value(semicolon: u32, end: u32) -> u32 {
 }
 
 /// Marks the characters that matter in 64 bytes from `base`.
-#[inline(always)]
-fn mark(work: Work, base: u32) -> u64 {
-    let mut marks = 0;
-    for word in 0..8u32 {
-        let text = work.word(base + word * 8);
-        let none = swar::unequal(text, b'"')
-            & swar::unequal(text, b'<')
-            & swar::unequal(text, b'>')
-            & swar::unequal(text, b';')
-            & swar::unequal(text, b'\\');
-        marks |= swar::gather(!none) << (word * 8);
-    }
-    marks
-}
-
-/// The same of a block behind the first.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn mark_to(base: u32) -> u64 {
-    match Work::here() {
-        Some(work) => mark(work, base),
-        None => 0,
-    }
+    let Some(work) = Work::here() else {
+        return 0;
+    };
+    work.block(base).marks(|text| {
+        swar::unequal(text, b'"')
+            & swar::unequal(text, b'<')
+            & swar::unequal(text, b'>')
+            & swar::unequal(text, b';')
+            & swar::unequal(text, b'\\')
+    })
 }

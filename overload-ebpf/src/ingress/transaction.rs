@@ -37,16 +37,16 @@ pub fn identify(work: Work) {
     let branch = (get!(work, meta.branch_start), get!(work, meta.branch_end));
     let call_id = (get!(work, meta.call_id_start), get!(work, meta.call_id_end));
     let sent_by = (get!(work, meta.sent_by_start), get!(work, meta.sent_by_end));
-    // The lengths come first, so that no two lists of fields give the same words: nine bits each.
-    let lengths = u64::from(branch.1 - branch.0)
-        | u64::from(call_id.1 - call_id.0) << 9
-        | u64::from(sent_by.1 - sent_by.0) << 18;
-    let head = lengths | u64::from(method) << 27 | u64::from(get!(work, meta.cseq)) << 32;
-    let mut hash = SipHash13::new(key.k0, key.k1).word(head);
+    let mut hash = SipHash13::new(key.k0, key.k1);
     hash = absorb(work, hash, branch);
     hash = absorb(work, hash, call_id);
     hash = absorb(work, hash, sent_by);
-    set!(work, hash.finish(0), meta.transaction);
+    // The lengths end it, so that no two lists of fields give the same words: nine bits each.
+    let lengths = u64::from(branch.1 - branch.0)
+        | u64::from(call_id.1 - call_id.0) << 9
+        | u64::from(sent_by.1 - sent_by.0) << 18;
+    let last = lengths | u64::from(method) << 27 | u64::from(get!(work, meta.cseq)) << 32;
+    set!(work, hash.finish(last), meta.transaction);
 }
 
 /// Sets `meta.verify`: a keyed mix of source address and Request-URI.

@@ -29,8 +29,7 @@ const COOKIE: u64 = u64::from_le_bytes(*b"z9hg4bk\0");
 /// Reads the first value of the first Via row into `meta` and `params`.
 #[inline(always)]
 pub fn top_via(work: Work) -> u32 {
-    let (_, start, end) = scan::header(work, Header::Via);
-    let Some((start, end)) = scan::value(work, start, end) else {
+    let Some((start, end)) = scan::value(work, Header::Via) else {
         return stop(Reason::BadVia);
     };
     if swar::lower(work.word(start)) != SIP_2_0 {
@@ -63,6 +62,9 @@ fn walk_params(work: Work, start: u32, end: u32) -> u32 {
     set!(work, start + 64, walk.start);
     set!(work, start, walk.cursor);
     set!(work, SENT_BY, walk.state);
+    // Colons of sent-by, and the last one.
+    set!(work, 0, walk.number);
+    set!(work, 0, walk.block);
     for _ in 0..STEPS {
         let bits = get!(work, walk.bits);
         let base = get!(work, walk.start);
@@ -90,11 +92,19 @@ fn walk_params(work: Work, start: u32, end: u32) -> u32 {
             }
             continue;
         }
-        if byte == b'"' {
-            if state == SENT_BY {
-                return stop(Reason::BadVia);
+        if byte != b';' && byte != b',' {
+            if byte == b'"' {
+                set!(work, QUOTED, walk.state);
             }
-            set!(work, QUOTED, walk.state);
+            if state == SENT_BY {
+                if byte == b'"' || byte <= b' ' {
+                    return stop(Reason::BadVia);
+                }
+                if byte == b':' {
+                    set!(work, get!(work, walk.number) + 1, walk.number);
+                    set!(work, at, walk.block);
+                }
+            }
             continue;
         }
         let item = get!(work, walk.cursor);
@@ -179,86 +189,47 @@ fn check_params(work: Work) -> u32 {
     sent_by(work)
 }
 
-/// Checks sent-by and sets its port: a host without blanks, and a port of at most five digits.
+/// Checks sent-by and sets its port: a host, and at most one port of one to five digits.
 #[inline(always)]
 fn sent_by(work: Work) -> u32 {
     let (start, end) = (get!(work, meta.sent_by_start), get!(work, meta.sent_by_end));
-    let length = end.wrapping_sub(start);
-    if length.wrapping_sub(1) >= FIELD_MAX {
+    if end.wrapping_sub(start + 1) >= FIELD_MAX {
         return stop(Reason::BadVia);
     }
-    set!(work, 0, walk.bits);
-    set!(work, 0, walk.cursor);
-    let whole = length >> 3;
-    for index in 0..FIELD_MAX / 8 {
-        if index >= whole {
-            break;
-        }
-        note_sent_by(work, start + index * 8, u64::MAX);
-    }
-    note_sent_by(
-        work,
-        start + (length & !7),
-        !(u64::MAX << ((length & 7) * 8)),
-    );
-    let (mut port, mut scale, mut digits) = (0u32, 1u32, 0u32);
-    let mut stopped_by = 0;
-    for back in 1..=6u32 {
-        let byte = work.byte(end.wrapping_sub(back));
-        let digit = u32::from(byte.wrapping_sub(b'0'));
-        if digit > 9 || back > length {
-            stopped_by = byte;
-            break;
-        }
-        port += digit * scale;
-        scale *= 10;
-        digits += 1;
-    }
-    let literal = work.byte(start) == b'[';
-    let has_port = stopped_by == b':';
-    let colons = get!(work, walk.cursor);
-    let before = work.byte(end.wrapping_sub(digits + 2));
-    let bad = if literal {
+    let (colons, colon) = (get!(work, walk.number), get!(work, walk.block));
+    let has_port = if work.byte(start) == b'[' {
         // What follows the bracket is nothing, or the port.
-        if has_port {
-            before != b']'
+        if work.byte(end - 1) == b']' {
+            false
+        } else if colons != 0 && work.byte(colon - 1) == b']' {
+            true
         } else {
-            stopped_by != b']' || digits != 0
+            return stop(Reason::BadVia);
         }
+    } else if colons <= 1 {
+        colons != 0
     } else {
-        colons != u32::from(has_port)
-    };
-    if bad || get!(work, walk.bits) != 0 || has_port && (digits == 0 || port > 65_535) {
         return stop(Reason::BadVia);
+    };
+    if !has_port {
+        set!(work, 5060, meta.sent_by_port);
+        return GO_ON;
     }
-    set!(work, if has_port { port } else { 5060 }, meta.sent_by_port);
+    match swar::decimal(work.word(colon + 1), end - colon - 1) {
+        Some(port) if port <= 65_535 => set!(work, port as u32, meta.sent_by_port),
+        _ => return stop(Reason::BadVia),
+    }
     GO_ON
 }
 
-/// Notes blanks and colons in eight bytes of sent-by, those within `mask`.
-#[inline(always)]
-fn note_sent_by(work: Work, at: u32, mask: u64) {
-    let word = work.word(at);
-    let blanks = word.wrapping_sub(swar::ONES * 0x21) & !word & swar::HIGH & mask;
-    set!(work, get!(work, walk.bits) | blanks, walk.bits);
-    let colons = !swar::unequal(word, b':') & swar::HIGH & mask;
-    if colons != 0 {
-        let several = u32::from(colons & colons.wrapping_sub(1) != 0);
-        set!(work, get!(work, walk.cursor) + 1 + several, walk.cursor);
-    }
-}
-
-/// Marks the characters that matter in 64 bytes from `base`.
+/// Marks the characters that matter in 64 bytes from `base`: `;` and `:`, and all below `-`, the comma,
+/// quotes and blanks among them.
 #[inline(always)]
 fn mark(work: Work, base: u32) -> u64 {
-    let mut marks = 0;
-    for word in 0..8u32 {
-        let text = work.word(base + word * 8);
-        let none =
-            swar::unequal(text, b';') & swar::unequal(text, b',') & swar::unequal(text, b'"');
-        marks |= swar::gather(!none) << (word * 8);
-    }
-    marks
+    work.block(base).marks(|text| {
+        let above = (text & swar::LOW7) + swar::ONES * (0x80 - u64::from(b'-')) | text;
+        swar::unequal(text | swar::ONES, b';') & above
+    })
 }
 
 /// The same of a block behind the first.

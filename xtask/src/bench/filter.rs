@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use aya::{
-    Ebpf, Pod,
+    EbpfLoader, Pod,
     programs::{TestRun, TestRunOptions, Xdp},
 };
 use overload_common::{
@@ -14,7 +14,10 @@ use overload_common::{
     },
     admit::gcra::{class_tolerances, period_ticks},
 };
-use overload_ctl::datapath::sandbox::{Protected, Sandbox};
+use overload_ctl::datapath::{
+    object::{SCRATCH, possible_cpus},
+    sandbox::{Protected, Sandbox},
+};
 
 use super::message::{self, DESTINATION, DISTINCT, FRAME, HOST_MAC, PORT};
 
@@ -84,8 +87,10 @@ pub struct Filter {
 impl Filter {
     /// Loads the object of [`crate::ebpf::build_bench`].
     pub fn load(object: &Path) -> Result<Self> {
-        let mut ebpf =
-            Ebpf::load_file(object).with_context(|| format!("load {}", object.display()))?;
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries(SCRATCH, possible_cpus())
+            .load_file(object)
+            .with_context(|| format!("load {}", object.display()))?;
         for name in PROGRAMS {
             let program: &mut Xdp = ebpf
                 .program_mut(name)
