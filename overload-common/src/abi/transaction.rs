@@ -15,8 +15,10 @@ pub struct MemoryBucket {
     /// Until when transactions of this bucket may lie in their other one, which they went to because
     /// this one was full.
     pub overflow: u64,
+    /// Written, never read: a store lets the processor fetch the bucket while it goes on.
+    pub touched: u64,
     /// Reserved, zero.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
     /// Fingerprints of refused transactions, apart, so that refusals cannot push out admitted calls.
     pub refused: [u64; REFUSED_WAYS],
 }
@@ -28,7 +30,8 @@ impl MemoryBucket {
     pub const EMPTY: Self = Self {
         admitted: [0; ADMITTED_WAYS],
         overflow: 0,
-        reserved: [0; 3],
+        touched: 0,
+        reserved: [0; 2],
         refused: [0; REFUSED_WAYS],
     };
 }

@@ -65,6 +65,7 @@ pub extern "C" fn examine() -> u32 {
     if get!(work, meta.method) == ACK {
         return own_ack(work);
     }
+    memory::touch(work);
     transaction::identify_target(work);
     set!(work, clock::coarse_ns(), meta.now);
     memory::recall(work)

@@ -46,6 +46,17 @@ unsafe fn load(word: *const u64) -> u64 {
     unsafe { word.read_volatile() }
 }
 
+/// Has the transaction's bucket fetched from memory. A load would be waited for; BPF has no prefetch, but a
+/// store waits aside.
+#[inline(always)]
+pub fn touch(work: Work) {
+    let transaction = get!(work, meta.transaction);
+    if let Some(memory) = bucket(buckets(transaction, MASK)[0]) {
+        // SAFETY: a word of a live map value that nobody reads.
+        unsafe { (&raw mut (*memory).touched).write_volatile(transaction) };
+    }
+}
+
 /// Answers the reason of a copy, or [`GO_ON`] for a request that is not remembered.
 ///
 /// The admitted ones come first: were a transaction among both, the host has it.
