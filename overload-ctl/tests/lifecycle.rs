@@ -202,10 +202,27 @@ fn an_instance_lives_from_run_to_detach() {
 
     let (code, text) = lab.failed_run(&config);
     assert_eq!(code, Some(4), "{text}");
+    let steered = lab.control(&["detach"]);
+    assert_eq!(steered.status.code(), Some(4));
+    let (text, pid) = (
+        String::from_utf8_lossy(&steered.stderr),
+        controller.child.id(),
+    );
+    assert!(
+        text.contains(&format!("is running (pid {pid}): stop it first")),
+        "{text}"
+    );
+
+    let full = fs::File::create("/dev/full").expect("device");
+    let mut command = lab.enter(BINARY);
+    command
+        .args(["status", "--instance", &lab.name])
+        .stdout(full);
+    let output = command.output().expect("starts");
+    assert_eq!(output.status.code(), Some(1));
     assert_eq!(
-        lab.control(&["detach"]).status.code(),
-        Some(4),
-        "steered by the controller"
+        String::from_utf8_lossy(&output.stderr),
+        "overload-ctl: standard output goes to a device that is full; free some room, or write elsewhere\n"
     );
 
     drop(controller);

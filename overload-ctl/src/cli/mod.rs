@@ -86,7 +86,7 @@ fn instance_name(text: &str) -> Result<String, &'static str> {
     if is_instance_name(text) {
         Ok(text.to_owned())
     } else {
-        Err("use 1 to 32 letters, digits, '-' or '_'")
+        Err("use 1 to 32 letters, digits, '-' or '_', and no '-' first")
     }
 }
 
@@ -123,16 +123,22 @@ impl From<ConfigError> for Failure {
     }
 }
 
+/// Standard output could not be written; all else has an error type of its own.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::BrokenPipe {
+        let message = match error.kind() {
             // The reader of stdout, such as `head`, has seen enough.
-            return Self {
-                status: Status::Fault,
-                message: String::new(),
-            };
+            io::ErrorKind::BrokenPipe => String::new(),
+            io::ErrorKind::StorageFull => {
+                "standard output goes to a device that is full; free some room, or write elsewhere"
+                    .to_owned()
+            }
+            _ => format!("cannot write to standard output: {error}"),
+        };
+        Self {
+            status: Status::Fault,
+            message,
         }
-        Self::fault(&error)
     }
 }
 
@@ -153,7 +159,8 @@ impl From<FilterError> for Failure {
     fn from(error: FilterError) -> Self {
         let status = match error {
             FilterError::Capability(_) => Status::NotPermitted,
-            FilterError::Pin(PinError::Locked(_))
+            FilterError::Pin(PinError::Locked { .. })
+            | FilterError::Steered { .. }
             | FilterError::Attach(AttachError::Busy { .. }) => Status::Busy,
             _ => Status::Fault,
         };
@@ -188,7 +195,8 @@ pub fn main() -> ExitCode {
 fn execute(command: Command) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
+        .build()
+        .map_err(|error| Failure::fault(&format!("cannot wait for events: {error}")))?;
     match command {
         Command::Run { config, detach } => runtime.block_on(run::run(&config, detach)),
         Command::Check { file } => check::check(&file),
@@ -214,14 +222,15 @@ mod tests {
     #[test]
     fn an_instance_cannot_name_a_path() {
         assert_eq!(instance_name("edge-1_b"), Ok("edge-1_b".to_owned()));
-        for bad in ["", ".", "..", "a/b", "a.b", &"x".repeat(33)] {
+        for bad in ["", "-x", ".", "..", "a/b", "a.b", &"x".repeat(33)] {
             assert!(instance_name(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn scripts_can_tell_busy_from_forbidden() {
-        let busy = FilterError::from(PinError::Locked("default".to_owned()));
+        let (instance, pid) = ("default".to_owned(), Some(7));
+        let busy = FilterError::from(PinError::Locked { instance, pid });
         assert_eq!(Failure::from(busy).status, Status::Busy);
         let absent = FilterError::from(PinError::Absent("default".to_owned()));
         assert_eq!(Failure::from(absent).status, Status::Fault);

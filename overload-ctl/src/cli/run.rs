@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval_at},
 };
 use tracing::{error, info, warn};
@@ -30,8 +30,8 @@ const _: () = assert!(KEY_LIFE.as_secs() >= 64);
 
 pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     let (config, warnings) = config::load(file)?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = on(SignalKind::interrupt())?;
+    let mut terminated = on(SignalKind::terminate())?;
     let claim = Claim::new(&config.instance)?;
     // Before anything is attached, so that a taken port changes nothing.
     let listener = match ops::bind(config.metrics_listen).await {
@@ -87,6 +87,10 @@ pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     }
     server.abort();
     end(&config, owned, detach).await
+}
+
+fn on(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::fault(&format!("cannot wait for signals: {error}")))
 }
 
 /// Seconds of Unix time.

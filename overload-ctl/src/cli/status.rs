@@ -237,9 +237,19 @@ impl DestinationCount {
     }
 }
 
-/// Without the digits that rounding to clock ticks leaves.
+/// Without the digits that rounding to clock ticks leaves: three after the point, or three that are not
+/// zero where the value is smaller than one.
 fn short(value: f64) -> String {
-    let rounded = format!("{value:.3}");
+    #[expect(
+        clippy::cast_sign_loss,
+        reason = "a value below one has a negative logarithm"
+    )]
+    let leading_zeros = if value > 0.0 && value < 1.0 {
+        (-value.log10()).floor() as usize
+    } else {
+        0
+    };
+    let rounded = format!("{value:.*}", 3 + leading_zeros);
     rounded
         .trim_end_matches('0')
         .trim_end_matches('.')
@@ -444,6 +454,30 @@ mod tests {
             !text.contains("percent_limit"),
             "reasons that did not occur are left out"
         );
+    }
+
+    #[test]
+    fn c19_a_limit_is_shown_as_it_was_written() {
+        for (rate_per_second, shown) in [
+            (0.0, "0/s"),
+            (0.0001, "0.0001/s"),
+            (0.000_012_5, "0.0000125/s"),
+            (0.25, "0.25/s"),
+            (1.0, "1/s"),
+            (333.3, "333.3/s"),
+            (1_000_000.0, "1000000/s"),
+        ] {
+            let limit = Limit::Rate {
+                rate_per_second,
+                burst: 10.0,
+            };
+            let control = Control {
+                index: 0,
+                record: control_record(limit, 1),
+                counters: ControlCounters::default(),
+            };
+            assert_eq!(destination(None, &control).limit(), shown);
+        }
     }
 
     #[test]

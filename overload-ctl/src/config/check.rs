@@ -54,7 +54,9 @@ fn instance(written: Option<&Spanned<String>>, report: &mut Report) -> Option<St
 
 /// Whether the text can name an instance. The BPF file system takes no dots.
 pub fn is_instance_name(text: &str) -> bool {
+    // A leading '-' would make it an option of a command line.
     (1..=MAX_INSTANCE_NAME).contains(&text.len())
+        && !text.starts_with('-')
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
@@ -390,7 +392,7 @@ fn rate_limit(
     let advised = default_burst(rate_per_second);
     let burst = match burst {
         None => advised,
-        Some(written) if !(1.0..=MAX_BURST).contains(written.get_ref()) => {
+        Some(written) if !is_burst(*written.get_ref()) => {
             report.fault(&written.span(), Problem::Burst(*written.get_ref()));
             return None;
         }
@@ -406,4 +408,9 @@ fn rate_limit(
         rate_per_second,
         burst,
     })
+}
+
+/// Whether so many requests can come at once.
+fn is_burst(requests: f64) -> bool {
+    (1.0..=MAX_BURST).contains(&requests) && requests.fract() == 0.0
 }

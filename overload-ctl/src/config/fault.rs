@@ -52,8 +52,10 @@ impl fmt::Display for Fault {
 pub enum Problem {
     #[error("not valid TOML: {0}")]
     Syntax(String),
-    #[error("{0}; correct the value")]
-    Type(String),
+    #[error("byte {0:#04x} is no UTF-8; save the file as UTF-8")]
+    NotUtf8(u8),
+    #[error("{found} is of the wrong type; write {wanted}")]
+    Type { found: String, wanted: &'static str },
     #[error("key `{0}` is missing; add it")]
     MissingKey(String),
     #[error("unknown key `{key}`; did you mean `{nearest}`?")]
@@ -69,7 +71,7 @@ pub enum Problem {
         valid: &'static str,
     },
     #[error(
-        "instance {0:?} cannot name a directory; use 1 to {MAX_INSTANCE_NAME} letters, digits, '-' or '_'"
+        "instance {0:?} cannot name a directory; use 1 to {MAX_INSTANCE_NAME} letters, digits, '-' or '_', and no '-' first"
     )]
     Instance(String),
     #[error("interface name is empty; write a name that `ip link` shows")]
@@ -146,7 +148,7 @@ pub enum Problem {
     Rate(f64),
     #[error("accept_percent = {0} is out of range; write a number from 0 to 100")]
     Percent(f64),
-    #[error("burst = {0} is out of range; write a number from 1 to {MAX_BURST}")]
+    #[error("burst = {0} is no number of requests; write a whole number from 1 to {MAX_BURST}")]
     Burst(f64),
     #[error("burst belongs to rate_per_second, which destination {0:?} has not; remove burst")]
     BurstWithoutRate(String),
@@ -263,10 +265,34 @@ fn explain(message: &str) -> Problem {
     {
         return Problem::MissingKey(key.to_owned());
     }
-    if message.starts_with("invalid type") || message.starts_with("invalid value") {
-        return Problem::Type(message);
-    }
-    Problem::Syntax(message)
+    wrong_type(&message).unwrap_or(Problem::Syntax(message))
+}
+
+/// `invalid type: FOUND, expected WANTED` in the words of the file, not of the reader.
+fn wrong_type(message: &str) -> Option<Problem> {
+    let (found, wanted) = message
+        .strip_prefix("invalid type: ")?
+        .rsplit_once(", expected ")?;
+    let wanted = match wanted {
+        "a string" => "a text in double quotes",
+        "f64" => "a number",
+        "i64" => "a whole number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list in square brackets",
+        _ if wanted.starts_with("struct ") => "a table",
+        _ => return None,
+    };
+    let (kind, value) = found.split_once(' ').unwrap_or((found, ""));
+    let value = value.trim_start_matches("point ").trim_matches('`');
+    let found = match kind {
+        "string" => format!("the text {value}"),
+        "integer" | "floating" => format!("the number {value}"),
+        "boolean" => value.to_owned(),
+        "sequence" => "a list".to_owned(),
+        "map" => "what stands here".to_owned(),
+        _ => return None,
+    };
+    Some(Problem::Type { found, wanted })
 }
 
 fn unknown_key(key: &str, known: &str) -> Problem {

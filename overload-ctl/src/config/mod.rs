@@ -13,6 +13,7 @@ use std::{
     io::{self, Read as _},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    str::Utf8Chunk,
 };
 
 use overload_common::abi::Mode;
@@ -132,39 +133,46 @@ fn lines(faults: &[Fault]) -> String {
 
 /// Reads and checks a file. The warnings belong to a configuration that is fit for use.
 pub fn load(path: &Path) -> Result<(Config, Vec<Warning>), ConfigError> {
-    let text = read(path).map_err(|source| ConfigError::Read {
+    let bytes = read(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
         source,
     })?;
-    parse(path, &text)
+    parse(path, &bytes)
 }
 
 /// Largest file that is read, bytes: ten times what all destinations take.
 const FILE_MAX: u64 = 16 << 20;
 
 /// Reads a regular file of bounded size; a device or a pipe might never end.
-fn read(path: &Path) -> io::Result<String> {
+fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    let mut text = String::new();
-    let read = fs::File::open(path)?
+    let mut bytes = Vec::new();
+    fs::File::open(path)?
         .take(FILE_MAX + 1)
-        .read_to_string(&mut text)?;
-    if read as u64 > FILE_MAX {
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_MAX {
         return Err(io::Error::other("more than 16 MiB"));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
-/// Checks the text of a file; `path` is for the messages only.
-pub fn parse(path: &Path, text: &str) -> Result<(Config, Vec<Warning>), ConfigError> {
+/// Checks the bytes of a file; `path` is for the messages only.
+pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Config, Vec<Warning>), ConfigError> {
+    let readable = bytes.utf8_chunks().next();
+    let text = readable.as_ref().map_or("", Utf8Chunk::valid);
     let mut report = fault::Report::new(path, text);
-    let config = match toml::from_str::<document::Document>(text) {
-        Ok(document) => check::check(&document, &mut report),
-        Err(error) => {
-            report.syntax(&error);
-            None
+    let config = if let Some(byte) = bytes.get(text.len()) {
+        report.fault(&(text.len()..text.len()), Problem::NotUtf8(*byte));
+        None
+    } else {
+        match toml::from_str::<document::Document>(text) {
+            Ok(document) => check::check(&document, &mut report),
+            Err(error) => {
+                report.syntax(&error);
+                None
+            }
         }
     };
     match (config, report.finish()) {

@@ -7,7 +7,7 @@ use super::*;
 const INTERFACE: &str = "[interface]\nname = \"eth0\"\n";
 
 fn messages(text: &str) -> Vec<String> {
-    match parse(Path::new("c.toml"), text) {
+    match parse(Path::new("c.toml"), text.as_bytes()) {
         Ok((config, _)) => panic!("accepted: {config:?}"),
         Err(ConfigError::Faults { faults }) => faults.iter().map(ToString::to_string).collect(),
         Err(other) => panic!("{other}"),
@@ -15,7 +15,7 @@ fn messages(text: &str) -> Vec<String> {
 }
 
 fn accepted(text: &str) -> (Config, Vec<String>) {
-    match parse(Path::new("c.toml"), text) {
+    match parse(Path::new("c.toml"), text.as_bytes()) {
         Ok((config, warnings)) => (config, warnings.iter().map(ToString::to_string).collect()),
         Err(error) => panic!("refused: {error}"),
     }
@@ -117,7 +117,7 @@ fn syntax_and_keys() {
         ),
         (
             "[interface]\nname = 7\n",
-            "c.toml:2:8: invalid type: integer `7`, expected a string; correct the value",
+            "c.toml:2:8: the number 7 is of the wrong type; write a text in double quotes",
         ),
         (
             "mod = \"shadow\"\n",
@@ -141,16 +141,81 @@ fn syntax_and_keys() {
         ),
         (
             "[[destination]]\nname = \"a\"\nrate_per_second = \"5\"\n",
-            "c.toml:3:19: invalid type: string \"5\", expected f64; correct the value",
+            "c.toml:3:19: the text \"5\" is of the wrong type; write a number",
         ),
     ]);
+}
+
+#[test]
+fn a_wrong_type_is_told_in_plain_words() {
+    let limit = |line: &str| {
+        with_interface(&format!(
+            "[[destination]]\nname = \"a\"\ndefault = true\n{line}\n"
+        ))
+    };
+    for (text, message) in [
+        (
+            with_interface("ports = [5060.5]\n"),
+            "c.toml:3:10: the number 5060.5 is of the wrong type; write a whole number",
+        ),
+        (
+            with_interface("ports = 5060\n"),
+            "c.toml:3:9: the number 5060 is of the wrong type; write a list in square brackets",
+        ),
+        (
+            with_interface("addresses = \"192.0.2.1\"\n"),
+            "c.toml:3:13: the text \"192.0.2.1\" is of the wrong type; write a list in square brackets",
+        ),
+        (
+            with_interface("[metrics]\nallow_remote = \"yes\"\n"),
+            "c.toml:4:16: the text \"yes\" is of the wrong type; write true or false",
+        ),
+        (
+            format!("metrics = true\n{INTERFACE}"),
+            "c.toml:1:11: true is of the wrong type; write a table",
+        ),
+        (
+            limit("accept_percent = [5]"),
+            "c.toml:6:18: a list is of the wrong type; write a number",
+        ),
+        (
+            limit("accept_percent = { x = 5 }"),
+            "c.toml:6:18: what stands here is of the wrong type; write a number",
+        ),
+        (
+            limit("rate_per_second = 2026-11-30"),
+            "c.toml:6:19: what stands here is of the wrong type; write a number",
+        ),
+    ] {
+        assert_eq!(messages(&text), [message], "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_text_has_a_place() {
+    for (bytes, place) in [
+        (
+            &b"instance = \"a\"\nmode = \"\xe9\"\n"[..],
+            "2:9: byte 0xe9",
+        ),
+        (b"# \xc3\xa9\xff", "1:4: byte 0xff"),
+        (b"\x80", "1:1: byte 0x80"),
+        // Cut off in the middle of a character.
+        (b"# \xc3", "1:3: byte 0xc3"),
+    ] {
+        let error = parse(Path::new("c.toml"), bytes).expect_err("no text");
+        assert_eq!(
+            error.to_string(),
+            format!("c.toml:{place} is no UTF-8; save the file as UTF-8")
+        );
+    }
 }
 
 #[test]
 fn words_and_names() {
     let long = format!("instance = \"{}\"\n{INTERFACE}", "x".repeat(33));
     let long_message = format!(
-        "c.toml:1:12: instance \"{}\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_'",
+        "c.toml:1:12: instance \"{}\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         "x".repeat(33)
     );
     check_each(&[
@@ -164,17 +229,21 @@ fn words_and_names() {
         ),
         (
             "instance = \"a.b\"\n[interface]\nname = \"eth0\"\n",
-            "c.toml:1:12: instance \"a.b\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_'",
+            "c.toml:1:12: instance \"a.b\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (
             "instance = \"../x\"\n[interface]\nname = \"eth0\"\n",
-            "c.toml:1:12: instance \"../x\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_'",
+            "c.toml:1:12: instance \"../x\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (
             "instance = \"\"\n[interface]\nname = \"eth0\"\n",
-            "c.toml:1:12: instance \"\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_'",
+            "c.toml:1:12: instance \"\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (&long, &long_message),
+        (
+            "instance = \"-x\"\n[interface]\nname = \"eth0\"\n",
+            "c.toml:1:12: instance \"-x\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
+        ),
         (
             "[interface]\nname = \"\"\n",
             "c.toml:2:8: interface name is empty; write a name that `ip link` shows",
@@ -332,11 +401,15 @@ fn limits() {
         ),
         (
             "rate_per_second = 5\nburst = 0.5",
-            "c.toml:7:9: burst = 0.5 is out of range; write a number from 1 to 1000000",
+            "c.toml:7:9: burst = 0.5 is no number of requests; write a whole number from 1 to 1000000",
+        ),
+        (
+            "rate_per_second = 5\nburst = 20.5",
+            "c.toml:7:9: burst = 20.5 is no number of requests; write a whole number from 1 to 1000000",
         ),
         (
             "rate_per_second = 5\nburst = inf",
-            "c.toml:7:9: burst = inf is out of range; write a number from 1 to 1000000",
+            "c.toml:7:9: burst = inf is no number of requests; write a whole number from 1 to 1000000",
         ),
         (
             "accept_percent = 5\nburst = 10",

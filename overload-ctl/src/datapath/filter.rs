@@ -18,7 +18,7 @@ use super::{
     link::Link,
     maps::{Maps, MapsError, map_error},
     object::LoadError,
-    pins::{Lock, PinError, Pins},
+    pins::{Lock, PinError, Pins, pid_note},
 };
 
 /// Words of [`InstanceRecord`].
@@ -37,6 +37,10 @@ pub enum FilterError {
     Interface(#[from] InterfaceError),
     #[error(transparent)]
     Pin(#[from] PinError),
+    #[error(
+        "a controller of instance {instance} is running{}: stop it first, or let everything pass at once with `overload-ctl bypass on --instance {instance}`", pid_note(*pid)
+    )]
+    Steered { instance: String, pid: Option<u32> },
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -248,6 +252,9 @@ pub fn remove(instance: &str) -> Result<Removed, FilterError> {
     let _lock = match pins.lock() {
         Ok(lock) => lock,
         Err(PinError::Absent(_)) => return Ok(Removed::Nothing),
+        Err(PinError::Locked { instance, pid }) => {
+            return Err(FilterError::Steered { instance, pid });
+        }
         Err(error) => return Err(error.into()),
     };
     // Holding the link makes its removal take effect before this function ends.

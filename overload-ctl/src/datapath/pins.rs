@@ -19,7 +19,10 @@ use nix::{
     errno::Errno,
     fcntl::{AT_FDCWD, Flock, FlockArg, RenameFlags, renameat2},
     mount::{MsFlags, mount},
-    sys::statfs::{BPF_FS_MAGIC, statfs},
+    sys::{
+        stat::{major, minor},
+        statfs::{BPF_FS_MAGIC, statfs},
+    },
 };
 use thiserror::Error;
 
@@ -39,9 +42,14 @@ pub enum PinError {
     Foreign(PathBuf),
     /// Another controller runs.
     #[error(
-        "instance {0} is steered by another controller that runs now; stop that one or choose another instance name"
+        "a controller of instance {instance} is running{}: stop it first, or choose another instance name", pid_note(*pid)
     )]
-    Locked(String),
+    Locked {
+        /// The instance.
+        instance: String,
+        /// Process that holds the lock, where the kernel tells.
+        pid: Option<u32>,
+    },
     /// No such instance.
     #[error("instance {0} is not attached; start it with `overload-ctl run`")]
     Absent(String),
@@ -55,6 +63,11 @@ pub enum PinError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+/// ` (pid 123)`, or nothing.
+pub(super) fn pid_note(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PinError {
@@ -120,7 +133,10 @@ impl Pins {
         let directory = File::open(&self.directory).map_err(open)?;
         match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Lock(lock)),
-            Err((_, Errno::EWOULDBLOCK)) => Err(PinError::Locked(self.instance.clone())),
+            Err((directory, Errno::EWOULDBLOCK)) => Err(PinError::Locked {
+                instance: self.instance.clone(),
+                pid: holder(&directory),
+            }),
             Err((_, errno)) => Err(failed("lock", &self.directory)(errno.into())),
         }
     }
@@ -201,6 +217,26 @@ fn check_owner(path: &Path) -> Result<(), PinError> {
     }
 }
 
+/// The process that holds the lock on a file, by the kernel's list; `None` where that does not tell.
+fn holder(file: &File) -> Option<u32> {
+    let metadata = file.metadata().ok()?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    lock_holder(&locks, (major(device), minor(device), inode))
+}
+
+/// Lines are `1: FLOCK  ADVISORY  WRITE PID MAJOR:MINOR:INODE 0 EOF`, the device in hexadecimal.
+fn lock_holder(locks: &str, (major, minor, inode): (u64, u64, u64)) -> Option<u32> {
+    let wanted = format!("{major:02x}:{minor:02x}:{inode}");
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, _, pid, file, ..] if file == wanted => pid.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
 /// Removes a directory of files; none is fine.
 fn remove_directory(path: &Path) -> Result<(), PinError> {
     let entries = match fs::read_dir(path) {
@@ -213,4 +249,20 @@ fn remove_directory(path: &Path) -> Result<(), PinError> {
         fs::remove_file(&file).map_err(failed("remove", &file))?;
     }
     fs::remove_dir(path).map_err(failed("remove", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_found() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 00:1f:55 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 26612 fe:00:10166297 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 9 00:1f:55 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 812 00:1f:55 0 EOF\n";
+        assert_eq!(lock_holder(locks, (0, 0x1f, 55)), Some(812));
+        assert_eq!(lock_holder(locks, (0xfe, 0, 10_166_297)), Some(26612));
+        assert_eq!(lock_holder(locks, (0, 0x1f, 56)), None);
+    }
 }
