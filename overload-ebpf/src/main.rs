@@ -23,7 +23,7 @@ mod scratch;
 use aya_ebpf::{bindings::xdp_action::XDP_PASS, macros::xdp, programs::XdpContext};
 
 /// Judges what arrives on a protected interface.
-#[xdp]
+#[xdp(frags)]
 pub fn overload_ingress(ctx: XdpContext) -> u32 {
     ingress::run(&ctx)
 }

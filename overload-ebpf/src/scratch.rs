@@ -69,16 +69,18 @@ pub struct Walk {
 /// What later stages read of the packet.
 #[repr(C)]
 pub struct Meta {
-    /// Offset of the request line in the frame.
-    pub payload: u32,
+    /// Source address, network order in memory; IPv4 as `::ffff:a.b.c.d`.
+    pub source: [u64; 2],
+    /// Destination address, the same.
+    pub destination: [u64; 2],
+    /// Source and destination port, host order.
+    pub ports: [u32; 2],
+    /// Bytes of the frame.
+    pub frame: u32,
+    /// Offset of the IP header in the frame.
+    pub ip: u32,
     /// Bytes of the datagram from its request line on.
     pub length: u32,
-    /// Source address, network order in memory.
-    pub source: u32,
-    /// Destination address, network order in memory.
-    pub destination: u32,
-    /// Source port, host order.
-    pub source_port: u32,
     /// Line feed that ends the request line.
     pub request_line: u32,
     /// `Mode as u32` of the interface.

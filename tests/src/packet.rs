@@ -11,7 +11,9 @@ mod sip;
 mod template;
 
 pub use filter::{Filter, HOST, OTHER_HOST, T0};
-pub use frame::{CLIENT_MAC, Datagram, FrameError, SERVER_MAC, checksum};
+pub use frame::{
+    CLIENT, CLIENT_MAC, CLIENT_V6, Datagram, FrameError, SERVER, SERVER_MAC, SERVER_V6, checksum,
+};
 pub use mutate::mutate;
 pub use oracle::check_reply;
 pub use random::Random;

@@ -129,7 +129,7 @@ fn c06_received_is_the_source_never_the_local_address() -> Result<()> {
             &format!("10.99.99.99:5078;branch=z9hG4bK-a1{rport}"),
         );
         let mut request = Datagram::new(6000, text.as_bytes());
-        request.source = Ipv4Addr::new(192, 0, 2, 77);
+        request.source = Ipv4Addr::new(192, 0, 2, 77).into();
         let (_, reply) = filter.refusal(&request)?;
         assert!(reply.contains(";received=192.0.2.77\r\n"), "{reply}");
         assert!(!reply.contains("192.0.2.1\r\n"), "{reply}");

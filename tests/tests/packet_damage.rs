@@ -140,7 +140,7 @@ fn twenty_thousand_damaged_messages() -> Result<()> {
         let template = &templates[random.below(templates.len())];
         let damaged = mutate(template.as_bytes(), &mut random);
         let mut datagram = Datagram::new(1024 + random.below(60_000) as u16, &damaged);
-        datagram.source = Ipv4Addr::new(198, 51, 100, random.below(256) as u8);
+        datagram.source = Ipv4Addr::new(198, 51, 100, random.below(256) as u8).into();
         match judge(&mut filter, &datagram) {
             Ok(reason) => {
                 answered += u32::from(reason.verdict() == Verdict::Refuse);

@@ -123,7 +123,7 @@ fn r3261_8_2_7_4_another_request_uri_or_source_is_another_request() -> Result<()
     filter.expect(&uri, Reason::RateLimit)?;
     filter.expect(&uri, Reason::RefusedCopy)?;
     let mut source = Datagram::new(5062, base("a1").as_bytes());
-    source.source = Ipv4Addr::new(192, 0, 2, 11);
+    source.source = Ipv4Addr::new(192, 0, 2, 11).into();
     assert_eq!(filter.run(&source.frame())?.0, Reason::RateLimit);
     // Another port of the same host, as behind a translator that forgot, is the same client.
     let port = Datagram::new(5063, base("a1").as_bytes());

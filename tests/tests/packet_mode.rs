@@ -97,7 +97,7 @@ fn from(source: [u8; 4], port: u16, via: &str) -> Datagram {
     let call = format!("m{}-{port}-{}", u32::from_be_bytes(source), via.len());
     let text = base(&call).replace(";rport", via);
     let mut datagram = Datagram::new(port, text.as_bytes());
-    datagram.source = Ipv4Addr::from(source);
+    datagram.source = Ipv4Addr::from(source).into();
     datagram
 }
 

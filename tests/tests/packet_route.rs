@@ -13,7 +13,7 @@ const VIA: &str = "192.0.2.10:5060;branch=z9hG4bK-a1;rport\r\n";
 fn from_afar(via: &str) -> Datagram {
     let request = edit(&base("a1"), VIA, &format!("{via}\r\n"));
     let mut datagram = Datagram::new(40_000, request.as_bytes());
-    datagram.source = Ipv4Addr::new(198, 51, 100, 7);
+    datagram.source = Ipv4Addr::new(198, 51, 100, 7).into();
     datagram
 }
 

@@ -61,14 +61,10 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Not UDP to a protected address and port, or for another MAC address.
+    /// Not UDP to a protected address and port, or for another MAC address, or with more than two VLAN tags.
     Unrelated = "unrelated", Pass;
-    /// IPv6 to a protected port: not judged by this version.
-    Ipv6 = "ipv6", Pass;
-    /// A VLAN-tagged frame: not judged by this version.
-    Vlan = "vlan", Pass;
-    /// An IPv4 header with options: not judged by this version.
-    IpOptions = "ip_options", Pass;
+    /// IPv6 with more than four extension headers before UDP, or routed by its own header to another host.
+    ExtensionHeaders = "extension_headers", Pass;
     /// An IP fragment; SIP in fragments is the proxy's to judge. A sender can fragment on purpose: watch its rate.
     Fragment = "fragment", Pass;
     /// The lengths of frame, IP and UDP contradict each other.

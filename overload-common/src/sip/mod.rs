@@ -6,7 +6,7 @@ pub mod swar;
 mod tag;
 mod uri;
 
-pub use method::Method;
+pub use method::{Method, MethodName};
 pub use names::{
     COPIED, HEADER_TABLE, Header, HeaderEntry, LENGTH_SHIFT, PARAM_TABLE, Param, ParamEntry,
     header_name, header_slot, param_slot,

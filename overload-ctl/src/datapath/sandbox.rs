@@ -1,7 +1,7 @@
 //! Runs packets through the real program on private maps, attached to nothing, with a clock of its own.
 
 use std::{
-    net::Ipv4Addr,
+    net::IpAddr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -65,11 +65,11 @@ pub enum SandboxError {
     Run(#[from] ProgramError),
 }
 
-/// Address, port and MAC that the sandbox protects.
-#[derive(Clone, Copy, Debug)]
+/// Addresses, port and MAC that the sandbox protects.
+#[derive(Clone, Debug)]
 pub struct Protected {
-    /// The host's address.
-    pub address: Ipv4Addr,
+    /// The host's addresses, at most [`MAX_ADDRESSES`].
+    pub addresses: Vec<IpAddr>,
     /// The host's port.
     pub port: u16,
     /// The host's MAC address.
@@ -134,12 +134,17 @@ impl Sandbox {
     /// Changes what is protected.
     pub fn protect(&mut self, protected: &Protected) -> Result<(), SandboxError> {
         let mut addresses = [[0; 16]; MAX_ADDRESSES];
-        addresses[0] = protected.address.to_ipv6_mapped().octets();
+        for (slot, address) in addresses.iter_mut().zip(&protected.addresses) {
+            *slot = match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+        }
         let mut mac = [0; 8];
         mac[..6].copy_from_slice(&protected.mac);
         let record = InterfaceRecord {
             mode: protected.mode as u32,
-            address_count: 1,
+            address_count: protected.addresses.len().min(MAX_ADDRESSES) as u32,
             addresses,
             macs: [u64::from_le_bytes(mac); MAX_MACS],
             max_frame: protected.max_frame,

@@ -1,9 +1,12 @@
 //! The first bytes of the payload: a request to judge, or something that passes at once.
 
 use aya_ebpf::{helpers::generated::bpf_xdp_load_bytes, programs::XdpContext};
-use overload_common::{abi::Reason, sip::Method};
+use overload_common::{
+    abi::Reason,
+    sip::{Method, MethodName},
+};
 
-use super::frame::{Frame, PAYLOAD};
+use super::frame::Frame;
 use crate::{
     kernel::opaque,
     scratch::{SCAN_MAX, Work, set},
@@ -12,9 +15,7 @@ use crate::{
 /// A request that needs its headers read.
 pub struct Request {
     /// Its method: one of the six, or ACK.
-    pub method: Method,
-    /// Length of the method's name.
-    pub method_length: u32,
+    pub name: MethodName,
     /// Leading line ends that are skipped (RFC 3261 7.5).
     pub skip: u32,
 }
@@ -55,19 +56,20 @@ pub fn classify(frame: &Frame) -> Result<Request, Reason> {
             second = ((at + 8) as *const u64).read_unaligned();
         }
     }
-    let Some((method, method_length)) = Method::from_start(first, second) else {
+    let Some(name) = Method::from_start(first, second) else {
         return Err(foreign(first, frame.payload_length));
     };
-    match method {
-        Method::Other => Err(Reason::OtherMethod),
-        Method::Cancel => Err(Reason::Cancel),
-        _ => Ok(Request {
-            method,
-            method_length,
-            skip,
-        }),
+    if name.method() >= CANCEL {
+        return Err(if name.method() == CANCEL {
+            Reason::Cancel
+        } else {
+            Reason::OtherMethod
+        });
     }
+    Ok(Request { name, skip })
 }
+
+const CANCEL: u32 = Method::Cancel as u32;
 
 /// Too short for any SIP message.
 #[inline(always)]
@@ -115,7 +117,7 @@ fn foreign(first: u64, length: u32) -> Reason {
 /// Copies the request to scratch once; all later stages read the copy.
 #[inline(always)]
 pub fn copy(ctx: &XdpContext, work: Work, frame: &Frame, request: &Request) -> Result<(), Reason> {
-    let offset = PAYLOAD + request.skip;
+    let offset = frame.offset() + request.skip;
     let length = frame.payload_length - request.skip;
     let scanned = if length > SCAN_MAX { SCAN_MAX } else { length };
     // 6.1 learns nothing from `!= 0`: the length is one more than a masked number.
@@ -128,12 +130,16 @@ pub fn copy(ctx: &XdpContext, work: Work, frame: &Frame, request: &Request) -> R
     // The scan reads whole blocks: nothing of the packet before may stand behind this one.
     work.clear(bounded);
     set!(work, frame.mode as u32, meta.mode);
-    set!(work, offset, meta.payload);
+    set!(work, frame.length, meta.frame);
+    set!(work, frame.ip(), meta.ip);
     set!(work, length, meta.length);
-    set!(work, frame.source, meta.source);
-    set!(work, frame.destination, meta.destination);
-    set!(work, frame.source_port, meta.source_port);
-    set!(work, request.method as u32, meta.method);
-    set!(work, request.method_length, meta.method_length);
+    let ([source, destination], ports) = (frame.addresses(), frame.ports());
+    for half in 0..2 {
+        set!(work, source[half], meta.source[half]);
+        set!(work, destination[half], meta.destination[half]);
+        set!(work, ports[half], meta.ports[half]);
+    }
+    set!(work, request.name.method(), meta.method);
+    set!(work, request.name.length(), meta.method_length);
     Ok(())
 }

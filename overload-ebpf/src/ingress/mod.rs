@@ -23,7 +23,7 @@ use overload_common::{
     sip::Method,
 };
 
-use crate::scratch::Work;
+use crate::scratch::{Work, get};
 
 /// What a stage says: go on, or the packet's reason.
 ///
@@ -57,7 +57,7 @@ pub fn run(ctx: &XdpContext) -> u32 {
     if answer != GO_ON {
         return account::pass_raw(answer);
     }
-    if request.method == Method::Ack {
+    if get!(work, meta.method) == Method::Ack as u32 {
         return acknowledge(frame.mode);
     }
     let remembered = examine::examine();

@@ -5,11 +5,17 @@
 
 use aya_ebpf::{
     bindings::xdp_md,
-    helpers::generated::{bpf_csum_diff, bpf_xdp_adjust_tail, bpf_xdp_store_bytes},
+    helpers::generated::{
+        bpf_csum_diff, bpf_xdp_adjust_head, bpf_xdp_adjust_tail, bpf_xdp_store_bytes,
+    },
 };
 use overload_common::{abi::Reason, sip::Param};
 
-use super::{GO_ON, examine, frame::PAYLOAD, stop, via};
+use super::{
+    GO_ON, examine,
+    frame::{Address, ETHERNET, IPV4_HEADER, IPV6_HEADER, UDP, UDP_HEADER, is_mapped},
+    stop, via,
+};
 use crate::{
     kernel::opaque,
     maps::{INTERFACE_SLOT, INTERFACES},
@@ -18,9 +24,15 @@ use crate::{
 
 /// What a reply may be longer than its request, bytes of UDP payload.
 const GROWTH_MAX: u32 = 100;
-/// Longest frame that is built, bytes.
-const FRAME_MAX: u32 = 4096;
+/// Longest reply that is built, bytes of its UDP datagram.
+const DATAGRAM_MAX: u32 = 3900;
 const OUT_MASK: u32 = 4095;
+/// Time to live, or hop limit.
+const TTL: u8 = 64;
+/// Where the UDP header of a reply lies in the buffer: IP, Ethernet and tags end there.
+const OUT_UDP: u32 = 112;
+/// Where the message begins.
+const OUT_SIP: u32 = OUT_UDP + UDP_HEADER;
 /// Bytes summed at once: old kernels sum 512 at most, and a rounded-up rest must fit the mask below.
 const PIECE: u32 = 508;
 
@@ -43,42 +55,60 @@ pub extern "C" fn refuse(ctx: *mut xdp_md) -> u32 {
     let Some(interface) = INTERFACES.get(INTERFACE_SLOT.load()) else {
         return stop(Reason::Unanswerable);
     };
-    let payload = end.wrapping_sub(PAYLOAD);
-    if end > FRAME_MAX
-        || end > interface.max_frame
-        || payload > get!(work, meta.length) + GROWTH_MAX
+    let header = if is_mapped(destination(work)) {
+        IPV4_HEADER
+    } else {
+        IPV6_HEADER
+    };
+    let ip = get!(work, meta.ip);
+    let start = OUT_UDP - header - ip;
+    // VLAN tags do not count towards the MTU.
+    if end > OUT_UDP + DATAGRAM_MAX
+        || end - start > interface.max_frame + (ip - ETHERNET)
+        || end - OUT_SIP > get!(work, meta.length) + GROWTH_MAX
+        || !put_ethernet(ctx, work, start)
     {
         return stop(Reason::Unanswerable);
     }
-    if address(ctx, work, end, port) != GO_ON {
-        return stop(Reason::Unanswerable);
-    }
-    send(ctx, work, end)
+    put_headers(work, end, port);
+    send(ctx, work, start, end)
 }
 
 /// Where the reply goes at the sender: its port with rport, else sent-by's, else 5060.
 #[inline(always)]
 fn reply_port(work: Work) -> u32 {
     if via::param(work, Param::Rport).0 != 0 {
-        get!(work, meta.source_port)
+        get!(work, meta.ports[0])
     } else {
         get!(work, meta.sent_by_port)
     }
 }
 
-/// Addresses and ports that must never be answered: 0/8, 127/8, multicast and above, our own, echo,
-/// chargen.
+#[inline(always)]
+fn source(work: Work) -> Address {
+    [get!(work, meta.source[0]), get!(work, meta.source[1])]
+}
+
+#[inline(always)]
+fn destination(work: Work) -> Address {
+    [
+        get!(work, meta.destination[0]),
+        get!(work, meta.destination[1]),
+    ]
+}
+
+/// Addresses and ports that must never be answered: 0/8, 127/8, multicast and above, `::`, `::1`, mapped
+/// and compatible IPv4 in IPv6, ff00::/8, our own, echo, chargen.
 #[inline(always)]
 fn is_martian(work: Work, port: u32) -> bool {
-    let source = get!(work, meta.source);
-    let first = source.to_ne_bytes()[0];
-    first == 0
-        || first == 127
-        || first >= 224
-        || source == get!(work, meta.destination)
-        || port == 0
-        || port == 7
-        || port == 19
+    let (source, own) = (source(work), destination(work));
+    let host = if is_mapped(own) {
+        let first = (source[1] >> 32) as u8;
+        first == 0 || first == 127 || first >= 224
+    } else {
+        source[0] == 0 || source[0] as u8 == 0xff
+    };
+    source == own || host || port == 0 || port == 7 || port == 19
 }
 
 /// Writes the message: status line, the copied lines with received and rport in the top Via and the tag
@@ -87,7 +117,7 @@ fn is_martian(work: Work, port: u32) -> bool {
 fn compose(work: Work) {
     list_edits(work);
     list_pieces(work);
-    let at = put_text(work.out(), PAYLOAD, STATUS_LINE);
+    let at = put_text(work.out(), OUT_SIP, STATUS_LINE);
     set!(work, at, walk.cursor);
     copy_pieces(work);
     let end = put_text(work.out(), get!(work, walk.cursor), TRAILER);
@@ -119,23 +149,23 @@ fn list_edits(work: Work) {
     let mut first = NO_EDIT;
     if rport != 0 {
         let at = put_text(added, 0, b"rport=");
-        let at = put_port(added, at, get!(work, meta.source_port));
+        let at = put_port(added, at, get!(work, meta.ports[0]));
         first = edit(rport_start, rport_end, 0, at);
     }
-    let at = put_text(added, 32, b";received=");
-    let at = put_address(added, at, get!(work, meta.source));
+    let at = put_text(added, 64, b";received=");
+    let at = put_address(work, added, at);
     let second = if received == 0 {
-        edit(via_end, via_end, 32, at)
+        edit(via_end, via_end, 64, at)
     } else {
         // The parameter is replaced, its semicolon kept.
-        edit(received_start, received_end, 33, at)
+        edit(received_start, received_end, 65, at)
     };
     let tag = examine::own_tag(get!(work, meta.transaction), get!(work, meta.epoch));
-    put_text(added, 64, b";tag=");
-    put(added, 69, tag.first);
-    put(added, 77, tag.second);
-    put(added, 85, u64::from(tag.third));
-    let third = edit(to, to, 64, 89);
+    put_text(added, 32, b";tag=");
+    put(added, 37, tag.first);
+    put(added, 45, tag.second);
+    put(added, 53, u64::from(tag.third));
+    let third = edit(to, to, 32, 57);
 
     let (low, high) = (first.min(second), first.max(second));
     set!(work, low.min(third), edits[0]);
@@ -274,16 +304,96 @@ static DECIMAL: [u64; 256] = {
     table
 };
 
-/// Writes an address in dotted decimal; answers where it ends.
+/// Writes the source address, IPv6 without brackets (RFC 3261 25.1); answers where it ends.
 #[inline(always)]
-fn put_address(base: *mut u8, mut at: u32, address: u32) -> u32 {
-    for byte in address.to_ne_bytes() {
-        let text = DECIMAL[byte as usize];
+fn put_address(work: Work, base: *mut u8, mut at: u32) -> u32 {
+    let source = source(work);
+    if !is_mapped(source) {
+        return put_ipv6(at);
+    }
+    for byte in 4..8 {
+        let text = DECIMAL[(source[1] >> (8 * byte)) as usize & 0xff];
         put(base, at, text);
         at += (text >> 32) as u32;
     }
     at - 1
 }
+
+/// Writes the source address at `at` of the added text in the form of RFC 5952; answers where it ends.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn put_ipv6(at: u32) -> u32 {
+    let Some(work) = Work::here() else {
+        return at;
+    };
+    let source = source(work).map(u64::swap_bytes);
+    let group =
+        |index: u32| (source[index as usize >> 2] >> (48 - 16 * (index & 3))) as u32 & 0xffff;
+    let mut zeros = 0;
+    for index in 0..8 {
+        zeros |= opaque(group(index).wrapping_sub(1) >> 31) << index;
+    }
+    set!(work, IPV6_LAYOUT[zeros as usize & 0xff], walk.block);
+    set!(work, at, walk.cursor);
+    // Without a branch, for the verifier.
+    for index in 0..8 {
+        let layout = get!(work, walk.block) >> (4 * index);
+        let colons = layout & 3;
+        let shown = opaque(layout >> 2 & 1).wrapping_neg();
+        // Four hexadecimal digits, the highest first, without leading zeros.
+        let mut digits = 0;
+        for nibble in 0..4 {
+            let value = group(index) >> (12 - 4 * nibble) & 15;
+            let letter = opaque(9u32.wrapping_sub(value) >> 31);
+            digits |= (u32::from(b'0') + value + letter * 39) << (8 * nibble);
+        }
+        let skipped = ((digits ^ 0x3030_3030) | 1 << 24).trailing_zeros() >> 3;
+        let text = u64::from(digits >> (8 * skipped) & shown) << (8 * colons)
+            | 0x3a3a & ((1 << (8 * colons)) - 1);
+        let at = get!(work, walk.cursor);
+        put(work.added(), at, text);
+        set!(work, at + colons + ((4 - skipped) & shown), walk.cursor);
+    }
+    get!(work, walk.cursor)
+}
+
+/// How the groups of an address are written, four bits each, the first lowest, by which of them are zero:
+/// number of colons before the group, and bit 2 when it is written at all (RFC 5952 4.2).
+static IPV6_LAYOUT: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut zeros = 0;
+    while zeros < 256 {
+        // The first of the longest runs of at least two.
+        let (mut start, mut longest) = (8, 1);
+        let mut from = 0;
+        while from < 8 {
+            let mut length = 0;
+            while from + length < 8 && zeros >> (from + length) & 1 == 1 {
+                length += 1;
+            }
+            if length > longest {
+                (start, longest) = (from, length);
+            }
+            from += length + 1;
+        }
+        let mut index = 0;
+        while index < 8 {
+            let code = if index == start {
+                2
+            } else if index > start && index < start + longest {
+                0
+            } else if index == 0 || index == start + longest {
+                4
+            } else {
+                5
+            };
+            table[zeros] |= code << (4 * index);
+            index += 1;
+        }
+        zeros += 1;
+    }
+    table
+};
 
 /// Writes a port in decimal; answers where it ends.
 #[inline(always)]
@@ -306,75 +416,81 @@ fn put_port(base: *mut u8, at: u32, number: u32) -> u32 {
     at + 5 - zeros
 }
 
-/// Writes Ethernet, IPv4 and UDP headers: the request's, turned round, with checksums from scratch.
+/// Writes the Ethernet header at `start`, MAC addresses changed over, tags as they came, and up to eight
+/// bytes behind it.
 #[inline(always)]
-fn address(ctx: *mut xdp_md, work: Work, end: u32, port: u32) -> u32 {
-    // SAFETY: reads of the packet below `data + 42`, compared with its end; writes to the first 42 bytes
-    // of `out`.
+fn put_ethernet(ctx: *mut xdp_md, work: Work, start: u32) -> bool {
+    // SAFETY: reads of the first 24 bytes of the packet, compared with its end.
     unsafe {
         let packet = (*ctx).data as usize as *const u8;
-        if packet as usize + PAYLOAD as usize > (*ctx).data_end as usize {
-            return stop(Reason::Unanswerable);
+        if packet as usize + 24 > (*ctx).data_end as usize {
+            return false;
         }
+        let word = |at: usize| packet.add(at).cast::<u64>().read_unaligned();
+        let (to, from) = (word(0), word(6));
         let out = work.out();
-        out.cast::<u32>()
-            .write_unaligned(packet.add(6).cast::<u32>().read_unaligned());
-        out.add(4)
-            .cast::<u16>()
-            .write_unaligned(packet.add(10).cast::<u16>().read_unaligned());
-        out.add(6)
-            .cast::<u32>()
-            .write_unaligned(packet.cast::<u32>().read_unaligned());
-        out.add(10)
-            .cast::<u16>()
-            .write_unaligned(packet.add(4).cast::<u16>().read_unaligned());
-        out.add(12)
-            .cast::<u16>()
-            .write_unaligned(packet.add(12).cast::<u16>().read_unaligned());
-
-        let to = packet.add(26).cast::<u32>().read_unaligned();
-        let from = packet.add(30).cast::<u32>().read_unaligned();
-        let addresses = u64::from(from) + u64::from(to);
-        // Version 4, no options; identification 0 with "don't fragment" (RFC 6864); TTL 64, UDP.
-        let (first, second) = (0x4500_0000 | (end - 14), 0x4000);
-        let third = 0x4011_0000u32;
-        let sum =
-            u64::from(u32::to_be(first)) + u64::from(u32::to_be(second)) + u64::from(third.to_be());
-        let ip = out.add(14);
-        ip.cast::<u32>().write_unaligned(first.to_be());
-        ip.add(4).cast::<u32>().write_unaligned(second.to_be());
-        ip.add(8).cast::<u32>().write_unaligned(third.to_be());
-        ip.add(10)
-            .cast::<u16>()
-            .write_unaligned(fold(sum + addresses));
-        ip.add(12).cast::<u32>().write_unaligned(from);
-        ip.add(16).cast::<u32>().write_unaligned(to);
-
-        let udp = out.add(34);
-        let length = (end - 34) as u16;
-        udp.cast::<u16>()
-            .write_unaligned(packet.add(36).cast::<u16>().read_unaligned());
-        udp.add(2)
-            .cast::<u16>()
-            .write_unaligned((port as u16).to_be());
-        udp.add(4).cast::<u16>().write_unaligned(length.to_be());
-        udp.add(6).cast::<u16>().write_unaligned(0);
-        // Whole words are summed: the bytes past the end must be zero.
-        put(work.out(), end, 0);
-        let pseudo = addresses + u64::from(17u16.to_be()) + u64::from(length.to_be());
-        let sum = fold(checksum(work, end) + pseudo);
-        udp.add(6)
-            .cast::<u16>()
-            .write_unaligned(if sum == 0 { 0xffff } else { sum });
+        put(out, start, from & 0xffff_ffff_ffff | to << 48);
+        put(out, start + 8, to >> 16 & 0xffff_ffff | word(12) << 32);
+        put(out, start + 16, word(16));
     }
-    GO_ON
+    true
+}
+
+/// Writes IP and UDP headers, the request's turned round, with checksums from scratch.
+#[inline(always)]
+fn put_headers(work: Work, end: u32, port: u32) {
+    let (from, to) = (destination(work), source(work));
+    let out = work.out();
+    let length = (end - OUT_UDP) as u16;
+    let udp = u64::from((get!(work, meta.ports[1]) as u16).to_be())
+        | u64::from((port as u16).to_be()) << 16
+        | u64::from(length.to_be()) << 32;
+    put(out, OUT_UDP, udp);
+    // Whole words are summed: the bytes past the end must be zero.
+    put(out, end, 0);
+    let addresses = if is_mapped(from) {
+        let (from, to) = (from[1] >> 32, to[1] >> 32);
+        // Version 4, no options; identification 0 with "don't fragment" (RFC 6864).
+        let total = u32::from(length) + IPV4_HEADER;
+        let first = u64::from((0x4500_0000 | total).to_be()) | u64::from(0x4000u32.to_be()) << 32;
+        let second = u64::from(u16::from_le_bytes([TTL, UDP]));
+        let sum = fold(halves(first) + second + from + to);
+        let ip = OUT_UDP - IPV4_HEADER;
+        put(out, ip, first);
+        put(out, ip + 8, second | u64::from(sum) << 16 | from << 32);
+        put(out, ip + 16, to | udp << 32);
+        from + to
+    } else {
+        // Version 6, no traffic class, no flow label.
+        let first = u64::from(6u8 << 4)
+            | u64::from(length.to_be()) << 32
+            | u64::from(UDP) << 48
+            | u64::from(TTL) << 56;
+        let ip = OUT_UDP - IPV6_HEADER;
+        put(out, ip, first);
+        put(out, ip + 8, from[0]);
+        put(out, ip + 16, from[1]);
+        put(out, ip + 24, to[0]);
+        put(out, ip + 32, to[1]);
+        halves(from[0]) + halves(from[1]) + halves(to[0]) + halves(to[1])
+    };
+    let pseudo = addresses + u64::from(u16::from(UDP).to_be()) + u64::from(length.to_be());
+    let sum = fold(checksum(work, end) + pseudo);
+    let sum = if sum == 0 { 0xffff } else { sum };
+    put(out, OUT_UDP, udp | u64::from(sum) << 48);
+}
+
+/// The two halves of eight bytes, added.
+#[inline(always)]
+fn halves(word: u64) -> u64 {
+    (word & 0xffff_ffff) + (word >> 32)
 }
 
 /// One's complement sum of `out` from the UDP header to `end`, in pieces an old kernel accepts.
 #[inline(always)]
 fn checksum(work: Work, end: u32) -> u64 {
     let mut sum = 0u32;
-    let mut at = 34u32;
+    let mut at = OUT_UDP;
     for _ in 0..9 {
         if at + PIECE > end {
             break;
@@ -421,16 +537,21 @@ fn fold(sum: u64) -> u16 {
 
 /// Gives the packet its new length and bytes.
 #[inline(always)]
-fn send(ctx: *mut xdp_md, work: Work, end: u32) -> u32 {
-    // SAFETY: helpers on the context; at most 4,096 bytes of `out`.
+fn send(ctx: *mut xdp_md, work: Work, start: u32, end: u32) -> u32 {
+    let length = end - start;
+    let growth = length.cast_signed() - get!(work, meta.frame).cast_signed();
+    // SAFETY: helpers on the context; at most 4,096 bytes of the scratch, from at most 127 bytes behind `out`.
     unsafe {
-        let frame = (*ctx).data_end - (*ctx).data;
-        let growth = end.cast_signed() - frame.cast_signed();
-        if growth != 0 && bpf_xdp_adjust_tail(ctx, growth) != 0 {
+        // Some drivers cannot grow a frame at its tail, others not at its head.
+        if growth != 0
+            && bpf_xdp_adjust_tail(ctx, growth) != 0
+            && (growth < 0 || bpf_xdp_adjust_head(ctx, -growth) != 0)
+        {
             return stop(Reason::Unanswerable);
         }
-        let length = (opaque(end.wrapping_sub(1)) & 4095) + 1;
-        if bpf_xdp_store_bytes(ctx, 0, work.out().cast(), length) != 0 {
+        let frame = work.out().add((start & 127) as usize);
+        let length = (opaque(length.wrapping_sub(1)) & 4095) + 1;
+        if bpf_xdp_store_bytes(ctx, 0, frame.cast(), length) != 0 {
             return stop(Reason::Unanswerable);
         }
     }

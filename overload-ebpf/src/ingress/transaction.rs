@@ -58,8 +58,9 @@ pub fn identify_target(work: Work) {
     let key = key(KEY_TRANSACTION);
     let start = get!(work, meta.method_length) + 1;
     let length = get!(work, meta.request_line).wrapping_sub(9 + start);
-    let head = u64::from(length) << 32 | u64::from(get!(work, meta.source));
-    let mut mixed = mix(!key.k0, head, key.k1);
+    let mut mixed = mix(!key.k0, u64::from(length), key.k1);
+    mixed = mix(mixed, get!(work, meta.source[0]), key.k1);
+    mixed = mix(mixed, get!(work, meta.source[1]), key.k1);
     let whole = length >> 3;
     for index in 0..URI_MAX / 8 {
         if index >= whole {

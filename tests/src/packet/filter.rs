@@ -1,7 +1,5 @@
 //! The filter under test, with a clock that the test moves.
 
-use std::net::Ipv4Addr;
-
 use anyhow::{Context, Result, bail, ensure};
 use aya::programs::{TestRun, TestRunOptions};
 use overload_common::{
@@ -16,7 +14,7 @@ use overload_ctl::datapath::{
     sandbox::{Action, Outcome, Protected, Sandbox},
 };
 
-use super::{Datagram, SERVER_MAC, check_reply};
+use super::{Datagram, SERVER, SERVER_MAC, SERVER_V6, check_reply};
 
 /// Where the map clock starts, ns.
 pub const T0: u64 = 3_600_000_000_000;
@@ -25,7 +23,7 @@ pub const HOST: &str = "gw1.example.net";
 /// A host no message names.
 pub const OTHER_HOST: &str = "gw2.example.net";
 
-/// The real program on private maps, protecting 192.0.2.1 port 5060.
+/// The real program on private maps, protecting 192.0.2.1 and 2001:db8::1 port 5060.
 pub struct Filter {
     /// The maps.
     pub sandbox: Sandbox,
@@ -36,7 +34,7 @@ impl Filter {
     /// Enforces, without any control.
     pub fn new() -> Result<Self> {
         let protected = Protected {
-            address: Ipv4Addr::new(192, 0, 2, 1),
+            addresses: vec![SERVER, SERVER_V6],
             port: 5060,
             mac: SERVER_MAC,
             mode: Mode::Enforce,

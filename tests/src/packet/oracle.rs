@@ -22,16 +22,20 @@ pub fn check_reply(request: &Datagram, frame: &[u8], max_frame: usize) -> Result
     let expected = Datagram {
         source_mac: request.destination_mac,
         destination_mac: request.source_mac,
+        tags: request.tags.clone(),
         source: request.destination,
         source_port: request.destination_port,
         destination: request.source,
         destination_port: port,
+        options: Vec::new(),
         payload: reply.payload.clone(),
     };
     if reply != expected {
         return Err(format!("routed wrongly: {reply:?}"));
     }
-    if reply.payload.len() > request.payload.len() + GROWTH_MAX || frame.len() > max_frame {
+    if reply.payload.len() > request.payload.len() + GROWTH_MAX
+        || frame.len() > max_frame + 4 * request.tags.len()
+    {
         return Err("too long".to_owned());
     }
     let response = read_response(&reply.payload)?;

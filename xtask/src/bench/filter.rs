@@ -99,7 +99,7 @@ impl Filter {
             program.load().with_context(|| format!("load {name}"))?;
         }
         let protected = Protected {
-            address: "192.0.2.1".parse()?,
+            addresses: vec!["192.0.2.1".parse()?, "2001:db8::1".parse()?],
             port: PORT,
             mac: HOST_MAC,
             mode: Mode::Enforce,
