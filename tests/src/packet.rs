@@ -2,6 +2,7 @@
 //! with it. Needs root and BPF, but no namespaces.
 
 mod filter;
+pub mod fixture;
 mod frame;
 mod mutate;
 mod oracle;
@@ -10,7 +11,7 @@ mod request;
 mod sip;
 mod template;
 
-pub use filter::{Filter, HOST, OTHER_HOST, T0};
+pub use filter::{Filter, HOST, OBJECT_VARIABLE, OTHER_HOST, T0};
 pub use frame::{
     CLIENT, CLIENT_MAC, CLIENT_V6, Datagram, FrameError, SERVER, SERVER_MAC, SERVER_V6, checksum,
 };

@@ -75,6 +75,11 @@ pub enum LoadError {
 
 /// Creates the maps and loads the filter's program, attached to nothing.
 pub fn load(options: &LoadOptions<'_>) -> Result<Ebpf, LoadError> {
+    load_object(OBJECT, options)
+}
+
+/// The same of another build of the filter.
+pub fn load_object(object: &[u8], options: &LoadOptions<'_>) -> Result<Ebpf, LoadError> {
     let clock = u32::from(options.clock == Clock::Map);
     let mut loader = EbpfLoader::new();
     loader
@@ -86,7 +91,7 @@ pub fn load(options: &LoadOptions<'_>) -> Result<Ebpf, LoadError> {
             loader.map_pin_path(name, directory.join(name));
         }
     }
-    let mut ebpf = loader.load(OBJECT)?;
+    let mut ebpf = loader.load(object)?;
     let _held = HeldBack::begin();
     ingress(&mut ebpf)?.load()?;
     Ok(ebpf)

@@ -20,7 +20,7 @@ use overload_common::{
     sip::{canonical_host, host_key},
 };
 
-use super::object::{self, Clock, INGRESS, LoadError, LoadOptions, PASS};
+use super::object::{self, Clock, INGRESS, LoadError, LoadOptions, OBJECT, PASS};
 
 /// What the program did with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +90,17 @@ pub struct Sandbox {
 impl Sandbox {
     /// Loads the program with the map clock at one hour, protecting `protected`, without any control.
     pub fn new(protected: &Protected) -> Result<Self, SandboxError> {
-        Self::with_clock(protected, Clock::Map)
+        Self::of_object(OBJECT, protected)
     }
 
-    /// The same with a clock of choice.
-    pub fn with_clock(protected: &Protected, clock: Clock) -> Result<Self, SandboxError> {
-        let mut ebpf = object::load(&LoadOptions {
+    /// The same of another build of the filter.
+    pub fn of_object(object: &[u8], protected: &Protected) -> Result<Self, SandboxError> {
+        let options = LoadOptions {
             interface_slot: 0,
-            clock,
+            clock: Clock::Map,
             pinned_maps: None,
-        })?;
+        };
+        let mut ebpf = object::load_object(object, &options)?;
         pass_program(&mut ebpf)?.load()?;
         Self::from_ebpf(ebpf, protected)
     }
@@ -191,6 +192,12 @@ impl Sandbox {
             .map_err(|source| SandboxError::Map { name, source })?;
         map.insert(key, index, 0)
             .map_err(|source| SandboxError::Map { name, source })
+    }
+
+    /// Begins a generation without controls.
+    pub fn clear_controls(&mut self) -> Result<(), SandboxError> {
+        self.instance.generation += 1;
+        self.set("INSTANCE", 0, self.instance)
     }
 
     /// Moves the map clock, ns.

@@ -1,11 +1,13 @@
 //! The filter under test, with a clock that the test moves.
 
+use std::{env, fs, path::PathBuf};
+
 use anyhow::{Context, Result, bail, ensure};
 use aya::programs::{TestRun, TestRunOptions};
 use overload_common::{
     abi::{
-        ALGORITHM_PERCENT, ALGORITHM_RATE, ControlCounters, ControlRecord, Event, Mode, Reason,
-        Verdict,
+        ALGORITHM_PERCENT, ALGORITHM_RATE, Bucket, ControlCounters, ControlRecord, Event, Mode,
+        Reason, Verdict,
     },
     admit::{gcra, percentage},
 };
@@ -16,18 +18,28 @@ use overload_ctl::datapath::{
 
 use super::{Datagram, SERVER, SERVER_MAC, SERVER_V6, check_reply};
 
+const HOUR: u64 = 3_600_000_000_000;
 /// Where the map clock starts, ns.
-pub const T0: u64 = 3_600_000_000_000;
+pub const T0: u64 = HOUR;
+/// The control of most tests.
+const CONTROL: u32 = 7;
+/// Names the file of another build of the filter, to be tested in place of the committed one.
+pub const OBJECT_VARIABLE: &str = "OVERLOAD_TEST_OBJECT";
 /// Host of the Request-URI in most messages.
 pub const HOST: &str = "gw1.example.net";
 /// A host no message names.
 pub const OTHER_HOST: &str = "gw2.example.net";
+
+const MODE: Mode = Mode::Enforce;
+const MAX_FRAME: u32 = 1514;
 
 /// The real program on private maps, protecting 192.0.2.1 and 2001:db8::1 port 5060.
 pub struct Filter {
     /// The maps.
     pub sandbox: Sandbox,
     protected: Protected,
+    /// Where the clock of this test starts, ns.
+    start: u64,
 }
 
 impl Filter {
@@ -37,12 +49,40 @@ impl Filter {
             addresses: vec![SERVER, SERVER_V6],
             port: 5060,
             mac: SERVER_MAC,
-            mode: Mode::Enforce,
-            max_frame: 1514,
+            mode: MODE,
+            max_frame: MAX_FRAME,
         };
-        let mut sandbox = Sandbox::new(&protected)?;
+        let mut sandbox = match env::var_os(OBJECT_VARIABLE).map(PathBuf::from) {
+            None => Sandbox::new(&protected)?,
+            Some(file) => {
+                let object = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
+                Sandbox::of_object(&object, &protected)?
+            }
+        };
         sandbox.set_clock(T0)?;
-        Ok(Self { sandbox, protected })
+        Ok(Self {
+            sandbox,
+            protected,
+            start: T0,
+        })
+    }
+
+    /// As new, without loading the programs again: no control, a full bucket, enforcing, and nothing
+    /// remembered, because an hour has passed.
+    pub fn reset(&mut self) -> Result<()> {
+        self.sandbox.clear_controls()?;
+        self.sandbox.set("BUCKETS", CONTROL, Bucket::default())?;
+        if (self.protected.mode, self.protected.max_frame) != (MODE, MAX_FRAME) {
+            self.protected.mode = MODE;
+            self.max_frame(MAX_FRAME)?;
+        }
+        self.start += HOUR;
+        self.at(0)
+    }
+
+    /// Gives all destinations one limit, as [`Filter::limited`] does.
+    pub fn limit(&mut self, rate_per_second: f64, burst: f64) -> Result<()> {
+        self.rate(CONTROL, None, rate_per_second, burst)
     }
 
     /// Refuses every request that is judged.
@@ -53,7 +93,7 @@ impl Filter {
     /// Has one control, number 7, for all destinations.
     pub fn limited(rate_per_second: f64, burst: f64) -> Result<Self> {
         let mut filter = Self::new()?;
-        filter.rate(7, None, rate_per_second, burst)?;
+        filter.limit(rate_per_second, burst)?;
         Ok(filter)
     }
 
@@ -107,7 +147,7 @@ impl Filter {
 
     /// Moves the clock to `ns` after its start.
     pub fn at(&mut self, ns: u64) -> Result<()> {
-        Ok(self.sandbox.set_clock(T0 + ns)?)
+        Ok(self.sandbox.set_clock(self.start + ns)?)
     }
 
     /// Moves the clock to `ms` after its start.
@@ -115,13 +155,19 @@ impl Filter {
         self.at(ms * 1_000_000)
     }
 
-    /// Runs one frame. Whatever it is: one reason is counted, the action is that of the reason, and
-    /// what passes is unchanged.
+    /// Runs one frame. Whatever it is: one reason is counted, as shadow where the mode keeps it from being
+    /// carried out, the action is that of the reason, and what passes is unchanged.
     pub fn run(&mut self, frame: &[u8]) -> Result<(Reason, Outcome)> {
         let outcome = self.sandbox.run(frame)?;
         let [(reason, shadow)] = outcome.reasons[..] else {
             bail!("{} reasons: {outcome:?}", outcome.reasons.len());
         };
+        let passes = matches!(reason.verdict(), Verdict::Pass | Verdict::Admit);
+        ensure!(
+            shadow == (self.protected.mode == Mode::Shadow && !passes),
+            "{outcome:?} in mode {:?}",
+            self.protected.mode
+        );
         let action = match reason.verdict() {
             _ if shadow => Action::Pass,
             Verdict::Pass | Verdict::Admit => Action::Pass,
@@ -168,6 +214,39 @@ impl Filter {
         Ok((reason, text))
     }
 
+    /// Runs a message, whole or damaged, that a control refuses if it is judged: it is answered only where the
+    /// oracle would, and as it would.
+    pub fn judge(&mut self, datagram: &Datagram) -> Result<(Reason, Outcome)> {
+        let (reason, outcome) = self.run(&datagram.frame())?;
+        let text = || String::from_utf8_lossy(&datagram.payload);
+        match outcome.action {
+            Action::Transmit => {
+                let max_frame = self.protected.max_frame as usize;
+                if let Err(wrong) = check_reply(datagram, &outcome.frame, max_frame) {
+                    let reply = outcome.frame.get(42..).unwrap_or_default();
+                    bail!(
+                        "{reason:?}: {wrong}\n{:?}\n{:?}",
+                        text(),
+                        String::from_utf8_lossy(reply)
+                    );
+                }
+            }
+            // Damage can name a martian port in sent-by, or leave a request shorter than its reply.
+            Action::Drop => ensure!(
+                reason == Reason::Martian || reason == Reason::Unanswerable,
+                "{reason:?} {:?}",
+                text()
+            ),
+            Action::Pass => ensure!(
+                reason.verdict() == Verdict::Pass,
+                "{reason:?} at limit 0: {:?}",
+                text()
+            ),
+            Action::Other(code) => bail!("action {code}"),
+        }
+        Ok((reason, outcome))
+    }
+
     /// The reply to a request from port 5062 of the client.
     pub fn reply(&mut self, payload: impl AsRef<[u8]>) -> Result<String> {
         Ok(self.refusal(&Datagram::new(5062, payload.as_ref()))?.1)
@@ -189,7 +268,7 @@ impl Filter {
 
     /// Counters of control 7, whose sum is checked.
     pub fn counters(&self) -> Result<ControlCounters> {
-        let counters = self.sandbox.control_counters(7)?;
+        let counters = self.sandbox.control_counters(CONTROL)?;
         ensure!(
             counters.offered == counters.admitted + counters.refused + counters.shadow_refused,
             "{counters:?}"
