@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod docs;
 mod ebpf;
+mod kernels;
 mod setup;
 mod shell;
 mod test;
@@ -32,6 +33,8 @@ enum Command {
     },
     /// Run every check there is, as CI does (needs root)
     Test,
+    /// Load, attach and run the filter on other kernels, in an emulator (needs root)
+    Kernels,
     /// Write docs/reasons.md from the filter's reasons and events
     Docs,
     /// Show the filter at work between a caller at five times the limit and a proxy (needs root)
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf { check: false } => ebpf::build_and_install(),
         Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
         Command::Test => test::run(),
+        Command::Kernels => kernels::run(),
         Command::Docs => docs::write(),
         Command::Demo => demo::run(),
         Command::Bench { quick, json } => bench::run(quick, json.as_deref()),

@@ -114,8 +114,7 @@ fn install(packages: &[&str]) -> Result<()> {
              sudo apt-get install --no-install-recommends {list}"
         );
     }
-    println!("setup: apt-get update");
-    shell::run(apt_get().args(["--quiet=2", "update"]))?;
+    update()?;
     println!("setup: apt-get install {list}");
     shell::run(
         apt_get()
@@ -134,6 +133,12 @@ fn install(packages: &[&str]) -> Result<()> {
         shell::run(Command::new("systemctl").args(["disable", "--now", "--quiet", "kamailio"]))?;
     }
     Ok(())
+}
+
+/// Fetches fresh lists of packages; needs root.
+pub fn update() -> Result<()> {
+    println!("setup: apt-get update");
+    shell::run(apt_get().args(["--quiet=2", "update"]))
 }
 
 fn apt_get() -> Command {

@@ -13,11 +13,12 @@ use anyhow::{Context, Result, bail};
 use crate::{
     bench,
     ebpf::{self, Checked},
+    kernels::{self, Unavailable},
     setup::{self, Group},
     shell,
 };
 use count::Counts;
-use stages::Stages;
+use stages::{Skipped, Stages};
 
 /// Members that plain cargo commands leave out: the kernel program builds for BPF only, and the
 /// end-to-end tests have a stage of their own.
@@ -46,6 +47,7 @@ fn run_stages(stages: &mut Stages) -> Result<()> {
     stages.run("unit", unit)?;
     stages.run("controller", controller)?;
     stages.run("e2e", end_to_end)?;
+    stages.run("kernels", other_kernels)?;
     // Proves that every path can still be measured; asserts no time.
     stages.run("bench", || bench::run(true, None))?;
     stages.run("docs", docs)
@@ -102,6 +104,13 @@ fn end_to_end() -> Result<()> {
         "--test-threads=1",
     ]))?;
     counts.require_end_to_end()
+}
+
+fn other_kernels() -> Result<()> {
+    kernels::run().map_err(|error| match error.downcast::<Unavailable>() {
+        Ok(unavailable) => Skipped(unavailable.to_string()).into(),
+        Err(error) => error,
+    })
 }
 
 fn docs() -> Result<()> {
