@@ -2,13 +2,14 @@
 
 use aya_ebpf::{
     Global,
-    btf_maps::{Array, HashMap, PerCpuArray},
+    btf_maps::{Array, HashMap, LpmTrie, PerCpuArray},
     macros::btf_map,
 };
 use overload_common::abi::{
     ADMITTED_SLOTS, AdmittedSlot, BPF_F_MMAPABLE, Bucket, ControlCounters, ControlRecord,
     DESTINATION_ENTRIES, DestinationKey, Event, INTERFACE_SLOTS, InstanceRecord, InterfaceRecord,
-    KeyRecord, MAX_CONTROLS, MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
+    KeyRecord, MAX_CONTROLS, MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, PREFIX_ENTRIES,
+    PROVEN_ENTRIES, PrefixBucket, Reason, ReasonCounter, SOURCE_ENTRIES, SourceAddress,
 };
 
 use crate::scratch::Scratch;
@@ -34,7 +35,16 @@ pub static PORTS: Array<u64, PORT_WORDS> = Array::new();
 pub static KEYS: Array<KeyRecord, 4> = Array::new();
 
 #[btf_map]
-pub static DESTINATIONS: HashMap<DestinationKey, u32, DESTINATION_ENTRIES> = HashMap::new();
+pub static DESTINATIONS: HashMap<DestinationKey, u64, DESTINATION_ENTRIES> = HashMap::new();
+
+#[btf_map]
+pub static SOURCES: LpmTrie<SourceAddress, u32, SOURCE_ENTRIES> = LpmTrie::new();
+
+#[btf_map]
+pub static PREFIXES: Array<PrefixBucket, PREFIX_ENTRIES, BPF_F_MMAPABLE> = Array::new();
+
+#[btf_map]
+pub static PROVEN: Array<u64, PROVEN_ENTRIES, BPF_F_MMAPABLE> = Array::new();
 
 #[btf_map]
 pub static CONTROLS: Array<ControlRecord, MAX_CONTROLS, BPF_F_MMAPABLE> = Array::new();

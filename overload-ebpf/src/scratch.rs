@@ -105,6 +105,17 @@ pub struct Meta {
     pub cseq: u32,
     /// Where the host of the Request-URI starts; 0 when the scheme has none.
     pub host_start: u32,
+    /// Where the user or the number of the Request-URI starts; that of an urn is 0.
+    pub user_start: u32,
+    /// The Request-URI is an emergency service (RFC 5031).
+    pub is_sos: u32,
+    /// `Class as u32`.
+    pub class: u32,
+    /// `SOURCE_*` of the sender.
+    pub source_flags: u32,
+    /// Digits of the called number, and what may be done with them.
+    pub number_flags: u32,
+    pub number: u64,
     /// Keyed hashes of the transaction, and of source and Request-URI.
     pub transaction: u64,
     pub verify: u64,

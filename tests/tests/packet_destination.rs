@@ -135,7 +135,6 @@ fn a_telephone_number_has_no_host() -> Result<()> {
         filter.expect(to_uri(call, uri), Reason::RateLimit)?;
     }
     for uri in [
-        "urn:service:sos",
         "mailto:x@gw1.example.net",
         "http://gw1.example.net",
         "sipx:gw1.example.net",

@@ -44,8 +44,12 @@ pub struct ControlRecord {
     pub valid_from_ns: u64,
     /// End of validity, ns of CLOCK_BOOTTIME; `u64::MAX` has no end. Outside, the control is inert.
     pub valid_until_ns: u64,
+    /// Rate: ticks between emergency requests of the reserved share; 0 reserves nothing.
+    pub emergency_period_ticks: u64,
+    /// Rate: tolerance of the reserved share, ticks.
+    pub emergency_tolerance_ticks: u64,
     /// Reserved for a ramp that the kernel follows alone, zero.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 4],
 }
 const _: () = assert!(size_of::<ControlRecord>() == 128);
 const _: () = assert!(core::mem::offset_of!(ControlRecord, tolerance_ticks) == 24);
@@ -57,8 +61,10 @@ const _: () = assert!(core::mem::offset_of!(ControlRecord, accept_below) == 56);
 pub struct Bucket {
     /// Theoretical arrival time of the next conforming request, ticks.
     pub arrival_ticks: u64,
+    /// The same of the share reserved for emergency requests.
+    pub emergency_ticks: u64,
     /// Keeps the next bucket off this line.
-    pub reserved: [u64; 7],
+    pub reserved: [u64; 6],
 }
 const _: () = assert!(size_of::<Bucket>() == 64);
 
@@ -82,7 +88,21 @@ pub const SCOPE_HOST: u32 = 1;
 /// Matches what nothing else matches; `hash` is 0.
 pub const SCOPE_DEFAULT: u32 = 2;
 
-/// Key of map `DESTINATIONS`; the value is the control's index, `u32`.
+/// Matches numbers that begin with `+` and these digits; `hash` is [`crate::sip::Number::digits`].
+pub const SCOPE_GLOBAL_PREFIX: u32 = 3;
+/// Matches numbers without `+` that begin with these digits; `hash` is [`crate::sip::Number::digits`].
+pub const SCOPE_LOCAL_PREFIX: u32 = 4;
+/// An emergency number, with or without `+`; `hash` is [`crate::sip::Number::digits`], the value nothing.
+pub const SCOPE_EMERGENCY: u32 = 5;
+
+/// Value of map `DESTINATIONS`: the control's index, and above it the place in the configuration's order.
+/// Of several that match, the first in that order decides.
+#[inline(always)]
+pub const fn destination_value(control: u32, order: u32) -> u64 {
+    (order as u64) << 32 | control as u64
+}
+
+/// Key of map `DESTINATIONS`; the value is [`destination_value`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DestinationKey {

@@ -23,10 +23,37 @@ pub struct InstanceRecord {
     pub host_id: u64,
     /// Clock of tests and replay, ns; read only by a program loaded with the map clock.
     pub map_clock_ns: u64,
+    /// What the rules in force need to be looked up: `LOOKUP_*`. Written before a generation that needs
+    /// more, and after one that needs less.
+    pub lookups: u64,
+    /// [`super::Class`] of each [`crate::sip::Method`], a byte each, the first method lowest; 255 passes the
+    /// method without judging it.
+    pub method_classes: u64,
+    /// Replies to a source prefix that is not proven: period and tolerance, ticks; a period of 0 sends none.
+    pub reply_period_ticks: u64,
+    /// See `reply_period_ticks`.
+    pub reply_tolerance_ticks: u64,
+    /// Emergency requests of a source prefix that use the reserved share: period and tolerance, ticks.
+    pub emergency_period_ticks: u64,
+    /// See `emergency_period_ticks`.
+    pub emergency_tolerance_ticks: u64,
     /// Reserved, zero.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 5],
 }
-const _: () = assert!(size_of::<InstanceRecord>() == 64);
+const _: () = assert!(size_of::<InstanceRecord>() == 128);
+
+/// [`InstanceRecord::lookups`]: map `SOURCES` has entries.
+pub const LOOKUP_SOURCES: u64 = 1;
+/// Bit of the shortest prefix of a number that map `DESTINATIONS` has; a prefix of `n` digits has the bit
+/// `n - 1` further up.
+pub const LOOKUP_PREFIXES_SHIFT: u32 = 16;
+/// [`InstanceRecord::lookups`]: map `DESTINATIONS` has emergency numbers.
+pub const LOOKUP_EMERGENCY: u64 = 2;
+
+/// Normal for the six methods that are judged: what [`InstanceRecord::method_classes`] is without configuration.
+pub const METHOD_CLASSES_DEFAULT: u64 = 0x0202_0202_0202;
+/// [`InstanceRecord::method_classes`] of a method that is not judged.
+pub const METHOD_PASSES: u64 = 0xff;
 
 /// What a filter does with its verdicts on one interface.
 #[repr(u32)]

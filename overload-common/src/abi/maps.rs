@@ -18,5 +18,14 @@ pub const DESTINATION_ENTRIES: usize = 2 * MAX_CONTROLS;
 /// Buckets of transaction memory: 196,608 admitted transactions and 262,144 refused ones.
 pub const MEMORY_BUCKETS: usize = 16_384;
 
+/// Entries of map `SOURCES`: two generations of 16,384 prefixes.
+pub const SOURCE_ENTRIES: usize = 2 * 16_384;
+
+/// Entries of map `PREFIXES`.
+pub const PREFIX_ENTRIES: usize = 16_384;
+
+/// Entries of map `PROVEN`: [`crate::admit::proven`].
+pub const PROVEN_ENTRIES: usize = 16_384;
+
 /// Entries of map `ADMITTED`: the admitted transactions of all buckets.
 pub const ADMITTED_SLOTS: usize = MEMORY_BUCKETS * super::ADMITTED_WAYS;

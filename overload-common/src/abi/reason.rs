@@ -131,11 +131,17 @@ reasons! {
     NoBranch = "no_branch", Pass;
     /// The filter's own tables could not be read: it fails open.
     Unconfigured = "unconfigured", Pass;
+    /// From a source under a `deny` prefix: left to the host's packet filter, charged to nobody.
+    Denied = "denied", Pass;
+    /// A method that the configuration exempts.
+    ExemptMethod = "exempt_method", Pass;
     /// The interface is in bypass mode: nothing is judged.
     Bypass = "bypass", Pass;
 
     /// Within the limit of every control that matched.
     WithinLimit = "within_limit", Admit;
+    /// An emergency call within the reserved share.
+    Emergency = "emergency", Admit;
     /// No control matched.
     NoControl = "no_control", Admit;
     /// A copy of a request that was admitted; charged to nobody.
@@ -155,6 +161,9 @@ reasons! {
 
     /// Refused, but the answer would exceed the request by 100 bytes or the MTU, or the driver could not grow the frame.
     Unanswerable = "unanswerable", Drop;
+    /// Refused, and the source's prefix has used up its replies: none of its addresses has acknowledged one, and
+    /// it is not trusted.
+    ReplyBudget = "reply_budget", Drop;
     /// Refused, and the answer would go to an address or port that must never be answered.
     Martian = "martian", Drop;
 }

@@ -2,7 +2,7 @@
 
 use super::{
     AdmittedSlot, Bucket, ControlCounters, ControlRecord, DestinationKey, InstanceRecord,
-    InterfaceRecord, KeyRecord, MemoryBucket, ReasonCounter,
+    InterfaceRecord, KeyRecord, MemoryBucket, PrefixBucket, ReasonCounter, SourceAddress,
 };
 
 macro_rules! pod {
@@ -25,5 +25,7 @@ pod!(
     InterfaceRecord,
     KeyRecord,
     MemoryBucket,
+    PrefixBucket,
     ReasonCounter,
+    SourceAddress,
 );

@@ -3,3 +3,4 @@
 pub mod gcra;
 pub mod memory;
 pub mod percentage;
+pub mod proven;

@@ -10,7 +10,9 @@ use aya::{
     maps::{MapError, PerCpuValues},
     util::nr_cpus,
 };
-use overload_common::abi::{ControlCounters, ControlRecord, DestinationKey, KEY_URI, SCHEMA};
+use overload_common::abi::{
+    ControlCounters, ControlRecord, DestinationKey, KEY_URI, SCHEMA, destination_value,
+};
 
 use super::{
     counters,
@@ -82,6 +84,9 @@ pub fn apply(maps: &mut Maps, plan: &Plan<'_>) -> Result<Vec<u32>, FilterError> 
         write_control(maps.controls.words(*control as usize), &record);
     }
     write_destinations(maps, config, &controls, next as u32)?;
+    for (word, value) in tables::settings() {
+        maps.instance.words(0)[word].store(value, Ordering::Relaxed);
+    }
     maps.instance.words(0)[GENERATION_WORD].store(next, Ordering::Release);
     maps.instance.words(0)[SCHEMA_WORD].store(SCHEMA, Ordering::Release);
 
@@ -126,10 +131,10 @@ fn write_destinations(
         .keys
         .get(&KEY_URI, 0)
         .map_err(map_error("read", "KEYS"))?;
-    for (destination, control) in config.destinations.iter().zip(controls) {
+    for (order, (destination, control)) in (0..).zip(config.destinations.iter().zip(controls)) {
         let key = tables::destination_key(&destination.matches, generation, &uri_key);
         maps.destinations
-            .insert(key, *control, BPF_NOEXIST)
+            .insert(key, destination_value(*control, order), BPF_NOEXIST)
             .map_err(map_error("write", "DESTINATIONS"))?;
     }
     Ok(())

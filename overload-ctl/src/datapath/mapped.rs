@@ -154,7 +154,9 @@ mod tests {
             accept_below: 8,
             valid_from_ns: 9,
             valid_until_ns: u64::MAX,
-            reserved: [0; 6],
+            emergency_period_ticks: 11,
+            emergency_tolerance_ticks: 12,
+            reserved: [0; 4],
         };
         write_control(&words, &record);
         let read = read_control(&words).expect("at rest");

@@ -4,12 +4,13 @@ use std::{io, path::Path};
 
 use aya::{
     Pod,
-    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
+    maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray},
 };
 use overload_common::abi::{
     ADMITTED_SLOTS, AdmittedSlot, Bucket, ControlCounters, ControlRecord, DESTINATION_ENTRIES,
     DestinationKey, Event, INTERFACE_SLOTS, InstanceRecord, InterfaceRecord, KeyRecord,
-    MAX_CONTROLS, MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, Reason, ReasonCounter,
+    MAX_CONTROLS, MEMORY_BUCKETS, MemoryBucket, PORT_WORDS, PREFIX_ENTRIES, PROVEN_ENTRIES,
+    PrefixBucket, Reason, ReasonCounter, SOURCE_ENTRIES, SourceAddress,
 };
 use thiserror::Error;
 
@@ -78,7 +79,9 @@ pub struct Maps {
     /// Secrets.
     pub keys: Array<MapData, KeyRecord>,
     /// What belongs to which control.
-    pub destinations: HashMap<MapData, DestinationKey, u32>,
+    pub destinations: HashMap<MapData, DestinationKey, u64>,
+    /// Trusted and denied sources.
+    pub sources: LpmTrie<MapData, SourceAddress, u32>,
     /// Per control.
     pub control_counters: PerCpuArray<MapData, ControlCounters>,
     /// Per reason.
@@ -101,6 +104,8 @@ impl Maps {
         // Read by the program only, which indexes them without a further check.
         fits::<MemoryBucket>(open("MEMORY", MEMORY_BUCKETS)?, "MEMORY")?;
         fits::<AdmittedSlot>(open("ADMITTED", ADMITTED_SLOTS)?, "ADMITTED")?;
+        fits::<PrefixBucket>(open("PREFIXES", PREFIX_ENTRIES)?, "PREFIXES")?;
+        fits::<u64>(open("PROVEN", PROVEN_ENTRIES)?, "PROVEN")?;
         Ok(Self {
             instance: share(&instance, "INSTANCE", 1)?,
             instance_id,
@@ -116,6 +121,7 @@ impl Maps {
                 Map::HashMap(open("DESTINATIONS", DESTINATION_ENTRIES)?),
                 "DESTINATIONS",
             )?,
+            sources: typed(Map::LpmTrie(open("SOURCES", SOURCE_ENTRIES)?), "SOURCES")?,
             control_counters: typed(
                 Map::PerCpuArray(open("CONTROL_COUNTERS", MAX_CONTROLS)?),
                 "CONTROL_COUNTERS",

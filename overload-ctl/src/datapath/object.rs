@@ -22,12 +22,15 @@ pub const PASS: &str = "overload_pass";
 pub const SCRATCH: &str = "SCRATCH";
 
 /// Every map of the object that an instance pins.
-pub const MAPS: [&str; 12] = [
+pub const MAPS: [&str; 15] = [
     "INSTANCE",
     "INTERFACES",
     "PORTS",
     "KEYS",
     "DESTINATIONS",
+    "SOURCES",
+    "PREFIXES",
+    "PROVEN",
     "CONTROLS",
     "BUCKETS",
     "CONTROL_COUNTERS",

@@ -7,17 +7,20 @@ use std::{
 
 use aya::{
     Ebpf, Pod,
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray},
+    maps::{Array, HashMap, LpmTrie, MapData, MapError, PerCpuArray, lpm_trie::Key},
     programs::{ProgramError, TestRun, TestRunAttrs, TestRunOptions, Xdp},
 };
 use overload_common::{
     abi::{
         ADMITTED_WAYS, AdmittedSlot, ControlCounters, ControlRecord, DestinationKey, Event,
-        InstanceRecord, InterfaceRecord, KEY_URI, KeyRecord, MAX_ADDRESSES, MAX_MACS, MemoryBucket,
-        Mode, PORT_WORDS, Reason, ReasonCounter, SCHEMA, SCOPE_DEFAULT, SCOPE_HOST,
+        InstanceRecord, InterfaceRecord, KEY_URI, KeyRecord, LOOKUP_EMERGENCY,
+        LOOKUP_PREFIXES_SHIFT, LOOKUP_SOURCES, MAX_ADDRESSES, MAX_MACS, METHOD_CLASSES_DEFAULT,
+        MemoryBucket, Mode, PORT_WORDS, Reason, ReasonCounter, SCHEMA, SCOPE_DEFAULT,
+        SCOPE_EMERGENCY, SCOPE_GLOBAL_PREFIX, SCOPE_HOST, SCOPE_LOCAL_PREFIX, SourceAddress,
+        destination_value,
     },
     hash::siphash13,
-    sip::{canonical_host, host_key},
+    sip::{Number, canonical_host, host_key},
 };
 
 use super::object::{self, Clock, INGRESS, LoadError, LoadOptions, OBJECT, PASS};
@@ -80,11 +83,29 @@ pub struct Protected {
     pub max_frame: u32,
 }
 
+/// What a new sandbox has: nothing to look up, no reserved share, replies without end.
+const NEW: InstanceRecord = InstanceRecord {
+    schema: SCHEMA,
+    generation: 1,
+    key_epoch: 0,
+    host_id: 0,
+    map_clock_ns: 3_600_000_000_000,
+    lookups: 0,
+    method_classes: METHOD_CLASSES_DEFAULT,
+    reply_period_ticks: 1,
+    reply_tolerance_ticks: u64::MAX,
+    emergency_period_ticks: 0,
+    emergency_tolerance_ticks: 0,
+    reserved: [0; 5],
+};
+
 /// The real program on private maps.
 pub struct Sandbox {
     ebpf: Ebpf,
     instance: InstanceRecord,
     uri_key: KeyRecord,
+    /// Destinations installed so far.
+    order: u32,
 }
 
 impl Sandbox {
@@ -114,14 +135,11 @@ impl Sandbox {
         let mut sandbox = Self {
             ebpf,
             instance: InstanceRecord {
-                schema: SCHEMA,
-                generation: 1,
-                key_epoch: 0,
                 host_id: seed,
-                map_clock_ns: 3_600_000_000_000,
-                reserved: [0; 3],
+                ..NEW
             },
             uri_key: key(seed, KEY_URI),
+            order: 0,
         };
         for index in 0..KEY_URI {
             sandbox.set("KEYS", index, key(seed, index))?;
@@ -185,18 +203,95 @@ impl Sandbox {
                 hash: 0,
             },
         };
+        self.destination(key, destination_value(index, self.order))
+    }
+
+    /// Installs a control for called numbers that begin like this one.
+    pub fn control_prefix(
+        &mut self,
+        index: u32,
+        prefix: Number,
+        record: ControlRecord,
+    ) -> Result<(), SandboxError> {
+        self.set("CONTROLS", index, record)?;
+        let scope = if prefix.global {
+            SCOPE_GLOBAL_PREFIX
+        } else {
+            SCOPE_LOCAL_PREFIX
+        };
+        self.number(prefix, scope, index)?;
+        self.instance.lookups |= 1 << (LOOKUP_PREFIXES_SHIFT + prefix.count() - 1);
+        self.set("INSTANCE", 0, self.instance)
+    }
+
+    /// Makes a number an emergency number.
+    pub fn emergency_number(&mut self, number: Number) -> Result<(), SandboxError> {
+        self.number(number, SCOPE_EMERGENCY, 0)?;
+        self.instance.lookups |= LOOKUP_EMERGENCY;
+        self.set("INSTANCE", 0, self.instance)
+    }
+
+    fn number(&mut self, number: Number, scope: u32, index: u32) -> Result<(), SandboxError> {
+        let key = DestinationKey {
+            generation: self.instance.generation as u32,
+            scope,
+            hash: number.digits,
+        };
+        self.destination(key, destination_value(index, self.order))
+    }
+
+    /// Each destination comes after those installed before it.
+    fn destination(&mut self, key: DestinationKey, value: u64) -> Result<(), SandboxError> {
+        self.order += 1;
         let name = "DESTINATIONS";
         let map = self.ebpf.map_mut(name).ok_or(LoadError::Missing(name))?;
-        let mut map: HashMap<&mut MapData, DestinationKey, u32> = map
+        let mut map: HashMap<&mut MapData, DestinationKey, u64> = map
             .try_into()
             .map_err(|source| SandboxError::Map { name, source })?;
-        map.insert(key, index, 0)
+        map.insert(key, value, 0)
             .map_err(|source| SandboxError::Map { name, source })
     }
 
-    /// Begins a generation without controls.
+    /// Says what is known of the sources under a prefix, `length` bits of the address.
+    pub fn source(&mut self, prefix: IpAddr, length: u32, flags: u32) -> Result<(), SandboxError> {
+        let (address, offset) = match prefix {
+            IpAddr::V4(address) => (address.to_ipv6_mapped(), 96),
+            IpAddr::V6(address) => (address, 0),
+        };
+        let source = SourceAddress {
+            generation: (self.instance.generation as u32).to_be_bytes(),
+            address: address.octets(),
+        };
+        let name = "SOURCES";
+        let map = self.ebpf.map_mut(name).ok_or(LoadError::Missing(name))?;
+        let mut map: LpmTrie<&mut MapData, SourceAddress, u32> = map
+            .try_into()
+            .map_err(|source| SandboxError::Map { name, source })?;
+        let length = SourceAddress::GENERATION_BITS + offset + length;
+        map.insert(&Key::new(length, source), flags, 0)
+            .map_err(|source| SandboxError::Map { name, source })?;
+        self.instance.lookups |= LOOKUP_SOURCES;
+        self.set("INSTANCE", 0, self.instance)
+    }
+
+    /// Changes what holds for the whole instance.
+    pub fn settings(
+        &mut self,
+        change: impl FnOnce(&mut InstanceRecord),
+    ) -> Result<(), SandboxError> {
+        change(&mut self.instance);
+        self.set("INSTANCE", 0, self.instance)
+    }
+
+    /// Begins a generation without controls and sources, all settings as new.
     pub fn clear_controls(&mut self) -> Result<(), SandboxError> {
-        self.instance.generation += 1;
+        self.instance = InstanceRecord {
+            generation: self.instance.generation + 1,
+            key_epoch: self.instance.key_epoch,
+            host_id: self.instance.host_id,
+            map_clock_ns: self.instance.map_clock_ns,
+            ..NEW
+        };
         self.set("INSTANCE", 0, self.instance)
     }
 

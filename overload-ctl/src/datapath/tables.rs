@@ -2,14 +2,15 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    mem::offset_of,
     net::Ipv4Addr,
 };
 
 use overload_common::{
     abi::{
-        ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, InterfaceRecord,
-        KeyRecord, MAX_ADDRESSES, MAX_CONTROLS, MAX_MACS, Mode, PORT_WORDS, SCOPE_DEFAULT,
-        SCOPE_HOST,
+        ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, InstanceRecord,
+        InterfaceRecord, KeyRecord, MAX_ADDRESSES, MAX_CONTROLS, MAX_MACS, METHOD_CLASSES_DEFAULT,
+        Mode, PORT_WORDS, SCOPE_DEFAULT, SCOPE_HOST,
     },
     admit::{gcra, percentage},
     sip::host_key,
@@ -87,6 +88,39 @@ pub fn destination_key(matches: &Match, generation: u32, uri_key: &KeyRecord) ->
         },
     }
 }
+
+/// Words of [`InstanceRecord`] that hold for all destinations, by their index.
+pub fn settings() -> [(usize, u64); 5] {
+    let reply = gcra::period_ticks(REPLIES_PER_SECOND);
+    let emergency = gcra::period_ticks(EMERGENCY_PER_SECOND);
+    [
+        (
+            offset_of!(InstanceRecord, method_classes),
+            METHOD_CLASSES_DEFAULT,
+        ),
+        (offset_of!(InstanceRecord, reply_period_ticks), reply),
+        (
+            offset_of!(InstanceRecord, reply_tolerance_ticks),
+            gcra::tolerance_ticks(reply, REPLY_BURST),
+        ),
+        (
+            offset_of!(InstanceRecord, emergency_period_ticks),
+            emergency,
+        ),
+        (
+            offset_of!(InstanceRecord, emergency_tolerance_ticks),
+            gcra::tolerance_ticks(emergency, EMERGENCY_BURST),
+        ),
+    ]
+    .map(|(offset, value)| (offset / 8, value))
+}
+
+/// Replies to a source prefix none of whose addresses is proven.
+const REPLIES_PER_SECOND: f64 = 200.0;
+const REPLY_BURST: f64 = 400.0;
+/// Emergency requests of a source prefix that use the reserved share.
+const EMERGENCY_PER_SECOND: f64 = 1.0;
+const EMERGENCY_BURST: f64 = 5.0;
 
 /// The bitmap of protected ports.
 pub fn port_bitmap(ports: &[u16]) -> [u64; PORT_WORDS] {

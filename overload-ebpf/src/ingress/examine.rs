@@ -1,14 +1,14 @@
 //! Is this request ours to judge, and is it whole enough to be answered?
 
 use overload_common::{
-    abi::{KeyRecord, Reason},
+    abi::{KeyRecord, Reason, SOURCE_DENIED},
     sip::{Header, Method, Tag, swar, tag_hash},
 };
 
 use super::{
     GO_ON, memory,
     scan::{self, skip_blanks},
-    stop, target, to, transaction, via,
+    source, stop, target, to, transaction, via,
 };
 use crate::{
     clock,
@@ -78,6 +78,12 @@ pub extern "C" fn examine_first() -> u32 {
     let Some(work) = Work::here() else {
         return stop(Reason::Unconfigured);
     };
+    let Some(instance) = INSTANCE.get_ptr(0) else {
+        return stop(Reason::Unconfigured);
+    };
+    if source::look_up(work, instance) & SOURCE_DENIED != 0 {
+        return stop(Reason::Denied);
+    }
     let answer = to::to_tag();
     if answer == to::TAGGED {
         return stop(Reason::InDialog);
@@ -243,6 +249,7 @@ fn own_ack(work: Work) -> u32 {
         | (work.word(at + 16) as u32 ^ tag.third) as u64;
     let after = work.byte(at + 20);
     if difference == 0 && (after <= b' ' || after == b';') {
+        source::prove(work, clock::coarse_ns());
         stop(Reason::OwnAck)
     } else {
         stop(Reason::Ack)

@@ -1,14 +1,18 @@
 //! The packet's way, one file a stage:
-//! frame -> datagram -> scan -> examine (via, transaction, memory; to, target) -> judge -> reply, account.
+//! frame -> datagram -> scan -> examine (via, transaction, memory; to, target, source) -> judge (number, bucket) ->
+//! reply, account.
 
 mod account;
+mod bucket;
 mod datagram;
 mod examine;
 mod frame;
 mod judge;
 mod memory;
+mod number;
 mod reply;
 mod scan;
+mod source;
 mod target;
 mod to;
 mod transaction;

@@ -14,7 +14,7 @@ use overload_common::{abi::Reason, sip::Param};
 use super::{
     GO_ON, examine,
     frame::{Address, ETHERNET, IPV4_HEADER, IPV6_HEADER, UDP, UDP_HEADER, is_mapped},
-    stop, via,
+    source, stop, via,
 };
 use crate::{
     kernel::opaque,
@@ -49,6 +49,9 @@ pub extern "C" fn refuse(ctx: *mut xdp_md) -> u32 {
     let port = reply_port(work);
     if is_martian(work, port) {
         return stop(Reason::Martian);
+    }
+    if !source::may_be_answered(work) {
+        return stop(Reason::ReplyBudget);
     }
     compose(work);
     let end = get!(work, walk.cursor);
@@ -85,11 +88,6 @@ fn reply_port(work: Work) -> u32 {
 }
 
 #[inline(always)]
-fn source(work: Work) -> Address {
-    [get!(work, meta.source[0]), get!(work, meta.source[1])]
-}
-
-#[inline(always)]
 fn destination(work: Work) -> Address {
     [
         get!(work, meta.destination[0]),
@@ -101,7 +99,7 @@ fn destination(work: Work) -> Address {
 /// and compatible IPv4 in IPv6, ff00::/8, our own, echo, chargen.
 #[inline(always)]
 fn is_martian(work: Work, port: u32) -> bool {
-    let (source, own) = (source(work), destination(work));
+    let (source, own) = (source::address(work), destination(work));
     let host = if is_mapped(own) {
         let first = (source[1] >> 32) as u8;
         first == 0 || first == 127 || first >= 224
@@ -307,7 +305,7 @@ static DECIMAL: [u64; 256] = {
 /// Writes the source address, IPv6 without brackets (RFC 3261 25.1); answers where it ends.
 #[inline(always)]
 fn put_address(work: Work, base: *mut u8, mut at: u32) -> u32 {
-    let source = source(work);
+    let source = source::address(work);
     if !is_mapped(source) {
         return put_ipv6(at);
     }
@@ -326,7 +324,7 @@ extern "C" fn put_ipv6(at: u32) -> u32 {
     let Some(work) = Work::here() else {
         return at;
     };
-    let source = source(work).map(u64::swap_bytes);
+    let source = source::address(work).map(u64::swap_bytes);
     let group =
         |index: u32| (source[index as usize >> 2] >> (48 - 16 * (index & 3))) as u32 & 0xffff;
     let mut zeros = 0;
@@ -439,7 +437,7 @@ fn put_ethernet(ctx: *mut xdp_md, work: Work, start: u32) -> bool {
 /// Writes IP and UDP headers, the request's turned round, with checksums from scratch.
 #[inline(always)]
 fn put_headers(work: Work, end: u32, port: u32) {
-    let (from, to) = (destination(work), source(work));
+    let (from, to) = (destination(work), source::address(work));
     let out = work.out();
     let length = (end - OUT_UDP) as u16;
     let udp = u64::from((get!(work, meta.ports[1]) as u16).to_be())

@@ -11,6 +11,8 @@ pub const URI_MAX: u32 = 512;
 const VERSION: u64 = u64::from_le_bytes(*b" sip/2.0");
 const SIP: u64 = u64::from_le_bytes(*b"sip:\0\0\0\0");
 const TEL: u64 = u64::from_le_bytes(*b"tel:\0\0\0\0");
+const URN_SERVICE: u64 = u64::from_le_bytes(*b"urn:serv");
+const ICE_SOS: u64 = u64::from_le_bytes(*b"ice:sos\0");
 const SIPS: u64 = u64::from_le_bytes(*b"sips:\0\0\0");
 
 /// Checks the frame of the request line: Method SP Request-URI SP SIP/2.0 CRLF (RFC 3261 7.1).
@@ -25,21 +27,26 @@ pub fn request_line(work: Work) -> u32 {
     GO_ON
 }
 
-/// Checks the Request-URI and sets its host's place in `meta`; for tel URIs it is empty.
+/// Checks the Request-URI and sets in `meta` where user and host start; tel URIs have no host, urns neither.
 #[inline(always)]
 pub fn request_uri(work: Work) -> u32 {
     let start = get!(work, meta.method_length) + 1;
     let end = get!(work, meta.request_line).wrapping_sub(9);
     let scheme = swar::lower(work.word(start));
-    let host = if scheme & 0xffff_ffff == SIP {
-        start + 4
+    set!(work, 0, meta.is_sos);
+    let (user, host) = if scheme & 0xffff_ffff == SIP {
+        (start + 4, start + 4)
     } else if scheme & 0xff_ffff_ffff == SIPS {
-        start + 5
+        (start + 5, start + 5)
     } else if scheme & 0xffff_ffff == TEL {
-        0
+        (start + 4, 0)
+    } else if scheme == URN_SERVICE && is_sos(work, start + 8) {
+        set!(work, 1, meta.is_sos);
+        (0, 0)
     } else {
         return stop(Reason::UnsupportedUri);
     };
+    set!(work, user, meta.user_start);
     // In memory: the verifier shall not follow every place an @ may have. The place behind the last @,
     // how many there are, and whether there is a blank.
     set!(work, host, walk.cursor);
@@ -71,6 +78,13 @@ pub fn request_uri(work: Work) -> u32 {
     }
     set!(work, after_at, meta.host_start);
     GO_ON
+}
+
+/// Does `sos` follow, whole or with a more special service behind it (RFC 5031 4.2)?
+#[inline(always)]
+fn is_sos(work: Work, at: u32) -> bool {
+    let word = swar::lower(work.word(at));
+    word & swar::first_bytes(7) == ICE_SOS && matches!((word >> 56) as u8, b' ' | b'.')
 }
 
 /// Notes blanks and the place of an @ in eight bytes, those within `mask`.

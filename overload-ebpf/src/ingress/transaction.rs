@@ -18,7 +18,7 @@ pub const FIELD_MAX: u32 = 256;
 const HOST_WORDS: u32 = 31;
 
 #[inline(always)]
-fn key(index: u32) -> KeyRecord {
+pub fn key(index: u32) -> KeyRecord {
     match KEYS.get(index) {
         Some(key) => *key,
         None => KeyRecord { k0: 0, k1: 0 },
@@ -72,8 +72,9 @@ pub fn identify_target(work: Work) {
     set!(work, mix(mixed, rest, key.k1), meta.verify);
 }
 
+/// One step of a keyed mix.
 #[inline(always)]
-fn mix(state: u64, word: u64, factor: u64) -> u64 {
+pub fn mix(state: u64, word: u64, factor: u64) -> u64 {
     let product = (state ^ word).wrapping_mul(factor | 1);
     product ^ product >> 32
 }

@@ -122,6 +122,28 @@ impl Filter {
         Ok(self.sandbox.control(control, host, record)?)
     }
 
+    /// Gives all destinations one limit of which `share` requests per second, two at once, are reserved for
+    /// emergency calls; a source prefix may use one a second of them, five at once.
+    pub fn reserve(&mut self, rate: f64, share: f64) -> Result<()> {
+        let period_ticks = gcra::period_ticks(rate);
+        let emergency_period_ticks = gcra::period_ticks(share);
+        let record = ControlRecord {
+            algorithm: ALGORITHM_RATE,
+            period_ticks,
+            tolerance_ticks: gcra::class_tolerances(period_ticks, 1.0),
+            emergency_period_ticks,
+            emergency_tolerance_ticks: gcra::tolerance_ticks(emergency_period_ticks, 2.0),
+            valid_until_ns: u64::MAX,
+            ..ControlRecord::default()
+        };
+        self.sandbox.control(CONTROL, None, record)?;
+        let period = gcra::period_ticks(1.0);
+        Ok(self.sandbox.settings(|instance| {
+            instance.emergency_period_ticks = period;
+            instance.emergency_tolerance_ticks = gcra::tolerance_ticks(period, 5.0);
+        })?)
+    }
+
     /// Installs a percentage.
     pub fn percent(&mut self, control: u32, host: Option<&str>, accept: f64) -> Result<()> {
         let record = ControlRecord {

@@ -9,7 +9,10 @@ mod transaction;
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use overload_common::abi::{Mode, Reason};
+use overload_common::{
+    abi::{METHOD_PASSES, Mode, Reason, SOURCE_DENIED},
+    sip::Method,
+};
 use overload_ctl::datapath::sandbox::Action;
 
 use super::{Datagram, Filter, ack, check_reply};
@@ -39,6 +42,14 @@ pub enum Setting {
     Bypass,
     /// A limit of 0, and a frame may be no longer than this.
     MaxFrame(u32),
+    /// A limit of 0, and sources under this /24 are denied.
+    Denied([u8; 4]),
+    /// A limit of 0, and this method passes.
+    Exempt(Method),
+    /// A limit of 0, with a reserved share for emergency calls.
+    Reserved,
+    /// A limit of 0, and no reply for strangers.
+    NoReplies,
 }
 
 impl Setting {
@@ -73,6 +84,24 @@ impl Setting {
             Self::MaxFrame(bytes) => {
                 filter.limit(0.0, 1.0)?;
                 filter.max_frame(*bytes)?;
+            }
+            Self::Denied(prefix) => {
+                filter.limit(0.0, 1.0)?;
+                filter.sandbox.source((*prefix).into(), 24, SOURCE_DENIED)?;
+            }
+            Self::Exempt(method) => {
+                filter.limit(0.0, 1.0)?;
+                let byte = METHOD_PASSES << (8 * *method as u64);
+                filter
+                    .sandbox
+                    .settings(|instance| instance.method_classes |= byte)?;
+            }
+            Self::Reserved => filter.reserve(0.0, 1.0)?,
+            Self::NoReplies => {
+                filter.limit(0.0, 1.0)?;
+                filter
+                    .sandbox
+                    .settings(|instance| instance.reply_period_ticks = 0)?;
             }
         }
         Ok(())
