@@ -5,6 +5,28 @@ use super::Random;
 /// Characters that mean something to a SIP parser.
 const MARKS: &[u8] = b"\r\n \t:;,=<>\"\\@/%[]?\0\x80";
 
+/// What may stand where a blank may.
+const BLANKS: [&str; 5] = [" ", "\t", "  ", "\r\n ", "\r\n\t"];
+/// Words that mean something to a SIP parser.
+const WORDS: [&str; 16] = [
+    ";tag=1",
+    ";maddr=203.0.113.9",
+    ";rport",
+    ";received=203.0.113.9",
+    "branch=",
+    "z9hG4bK",
+    "SIP/2.0",
+    "\r\nVia: ",
+    "\r\nTo: ",
+    "\r\nl: 5",
+    "\r\nContent-Length: 9",
+    "\r\n\r\n",
+    "\r\nMax-Forwards: 0",
+    ";tag",
+    "INVITE",
+    "%00",
+];
+
 /// Damages `text` in one to four ways.
 pub fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = text.to_vec();
@@ -19,7 +41,7 @@ fn one(bytes: &mut Vec<u8>, random: &mut Random) {
         return;
     }
     let at = random.below(bytes.len());
-    match random.below(8) {
+    match random.below(12) {
         0 => bytes[at] ^= 1 << random.below(8),
         1 => bytes[at] = MARKS[random.below(MARKS.len())],
         2 => {
@@ -46,9 +68,27 @@ fn one(bytes: &mut Vec<u8>, random: &mut Random) {
                 bytes.splice(one, second);
             }
         }
-        _ => {
+        7 => {
             let gone = line(bytes, random);
             bytes.drain(gone);
+        }
+        8 => bytes.truncate(at),
+        9 => {
+            // Folds and blanks where there is one: longer than anyone writes them.
+            let blank = bytes[at..].iter().position(|byte| b" ;,".contains(byte));
+            let at = blank.map_or(at, |blank| at + blank + 1);
+            let blanks = BLANKS[random.below(BLANKS.len())].repeat(1 + random.below(4));
+            bytes.splice(at..at, blanks.bytes());
+        }
+        10 => {
+            let digit = bytes[at..].iter().position(u8::is_ascii_digit);
+            if let Some(digit) = digit {
+                bytes[at + digit] = b'0' + random.below(10) as u8;
+            }
+        }
+        _ => {
+            let word = WORDS[random.below(WORDS.len())];
+            bytes.splice(at..at, word.bytes());
         }
     }
 }

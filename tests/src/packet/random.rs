@@ -27,6 +27,25 @@ impl Random {
         (self.next_u64() % bound as u64) as usize
     }
 
+    /// True in one of `many` cases.
+    pub fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    /// Mostly 0, in one of `many` cases a number from 1 to `most`.
+    pub fn rarely(&mut self, most: usize, many: usize) -> usize {
+        if self.one_in(many) {
+            1 + self.below(most)
+        } else {
+            0
+        }
+    }
+
+    /// One of `items`.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
+    }
+
     /// A number from 0 (inclusive) to 1 (exclusive).
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64

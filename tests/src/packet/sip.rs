@@ -8,6 +8,21 @@ pub struct Row {
     pub name: String,
     /// Value without blanks around it.
     pub value: Vec<u8>,
+    /// The row as it stands, with the line end that closes it.
+    pub raw: Vec<u8>,
+}
+
+/// What is wrong with the lines of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// No blank line ends the headers.
+    NoBlankLine,
+    /// A line feed without carriage return.
+    BareLineFeed,
+    /// The start line is continued (RFC 3261 7.1).
+    FoldedStart,
+    /// A line begins with what can neither begin a name nor continue a line.
+    NoName,
 }
 
 /// A message cut into its parts.
@@ -19,80 +34,98 @@ pub struct Message {
     pub rows: Vec<Row>,
     /// What follows the blank line.
     pub body: Vec<u8>,
+    /// Lines, the start line and the blank one among them.
+    pub lines: usize,
+    /// What is wrong with the lines.
+    pub damage: Vec<Damage>,
 }
 
 impl Message {
-    /// Cuts a datagram; an error says what is wrong with its lines.
-    pub fn read(bytes: &[u8]) -> Result<Self, &'static str> {
-        let end = find(bytes, b"\r\n\r\n").ok_or("no blank line")?;
-        let head = &bytes[..end];
-        let mut lines: Vec<&[u8]> = head.split(|byte| *byte == b'\n').collect();
-        let last = lines.len() - 1;
-        for line in &mut lines[..last] {
-            *line = line
-                .strip_suffix(b"\r")
-                .ok_or("a line feed without carriage return")?;
+    /// Cuts a datagram whose headers must end within `limit` bytes. Damaged ones are cut as far as that
+    /// goes.
+    pub fn read(bytes: &[u8], limit: usize) -> Self {
+        let scanned = &bytes[..bytes.len().min(limit)];
+        let mut damage = Vec::new();
+        let end = find(scanned, b"\r\n\r\n");
+        if end.is_none() {
+            damage.push(Damage::NoBlankLine);
         }
-        let start = lines.remove(0).to_vec();
-        let mut rows: Vec<(Vec<u8>, &[u8])> = Vec::new();
-        for line in lines {
-            if line.starts_with(b" ") || line.starts_with(b"\t") {
-                let (row, _) = rows.last_mut().ok_or("the start line is folded")?;
-                row.extend(b"\r\n");
-                row.extend(line);
-            } else {
-                rows.push((line.to_vec(), line));
+        let head = &scanned[..end.map_or(scanned.len(), |end| end + 2)];
+        let mut rows: Vec<Vec<u8>> = Vec::new();
+        let mut lines = usize::from(end.is_some());
+        for line in head.split_inclusive(|byte| *byte == b'\n') {
+            lines += usize::from(line.ends_with(b"\n"));
+            if line.ends_with(b"\n") && !line.ends_with(b"\r\n") {
+                damage.push(Damage::BareLineFeed);
+            }
+            match rows.last_mut() {
+                Some(row) if matches!(line[0], b' ' | b'\t') => row.extend(line),
+                _ => rows.push(line.to_vec()),
             }
         }
-        let rows = rows
-            .iter()
-            .map(|(row, first)| read_row(row, first))
-            .collect();
-        Ok(Self {
+        let rest = rows.split_off(rows.len().min(1));
+        let mut start = rows.pop().unwrap_or_default();
+        if start.ends_with(b"\r\n") {
+            start.truncate(start.len() - 2);
+        }
+        if start.contains(&b'\n') {
+            damage.push(Damage::FoldedStart);
+        }
+        if rest.iter().any(|row| row[0] <= b' ' || row[0] == b':') {
+            damage.push(Damage::NoName);
+        }
+        Self {
             start,
-            rows,
-            body: bytes[end + 4..].to_vec(),
-        })
+            rows: rest.iter().map(|row| read_row(row)).collect(),
+            body: end.map_or(Vec::new(), |end| bytes[end + 4..].to_vec()),
+            lines,
+            damage,
+        }
     }
 
-    /// Values of all rows of a header.
-    pub fn values(&self, name: &str) -> Vec<&[u8]> {
-        self.rows
-            .iter()
-            .filter(|row| row.name == name)
-            .map(|row| &row.value[..])
-            .collect()
+    /// The rows of a header.
+    pub fn rows_of(&self, name: &str) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.name == name).collect()
     }
 
     /// The value of a header that stands once.
     pub fn single(&self, name: &str) -> Option<&[u8]> {
-        match self.values(name)[..] {
-            [value] => Some(value),
+        match self.rows_of(name)[..] {
+            [row] => Some(&row.value),
             _ => None,
         }
     }
 }
 
 /// The name stands on the first line; blanks may stand before its colon (RFC 3261 25.1 HCOLON).
-fn read_row(row: &[u8], first: &[u8]) -> Row {
+fn read_row(row: &[u8]) -> Row {
     let malformed = Row {
         name: String::new(),
         value: row.to_vec(),
+        raw: row.to_vec(),
     };
+    let first = row.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let Some(colon) = first.iter().position(|byte| *byte == b':') else {
         return malformed;
     };
-    let name = trim(&row[..colon]);
-    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) || row[0] == b' ' {
+    let name = &row[..colon];
+    let blanks = name
+        .iter()
+        .rev()
+        .take_while(|byte| matches!(byte, b' ' | b'\t'));
+    let name = &name[..colon - blanks.count()];
+    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
         return malformed;
     }
     Row {
         name: long_name(&String::from_utf8_lossy(name).to_ascii_lowercase()),
         value: trim(&row[colon + 1..]).to_vec(),
+        raw: row.to_vec(),
     }
 }
 
-fn long_name(name: &str) -> String {
+/// The long form of a lower-case name (RFC 3261 7.3.3), as far as it matters here.
+pub fn long_name(name: &str) -> String {
     let long = match name {
         "v" => "via",
         "f" => "from",
@@ -111,9 +144,9 @@ pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte)
 }
 
-/// Blanks, line ends of folds and what else is no text.
-fn is_blank(byte: u8) -> bool {
-    byte <= b' '
+/// Blanks, and the line ends of folds.
+pub fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 /// Without blanks and line ends around it.
@@ -171,11 +204,11 @@ pub fn split_address(value: &[u8]) -> Option<Vec<&[u8]>> {
             b'>' if angle => angle = false,
             _ if angle => {}
             _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
+            b'\\' if quoted => escaped = true,
             b'"' => quoted = !quoted,
             _ if quoted => {}
             b'<' => angle = true,
-            b'>' => return None,
+            b'>' | b'\\' => return None,
             b';' => {
                 parts.push(&value[start..at]);
                 start = at + 1;
@@ -187,27 +220,56 @@ pub fn split_address(value: &[u8]) -> Option<Vec<&[u8]>> {
     if quoted || angle { None } else { Some(parts) }
 }
 
-/// The first value of a comma list, and what follows it; `None` when a string stays open in it.
-pub fn first_value(row: &[u8]) -> Option<(&[u8], &[u8])> {
-    Some(row.split_at(position(row, b',')?))
+/// Length of the first value of a comma list; `None` when a string stays open in it.
+pub fn first_value(row: &[u8]) -> Option<usize> {
+    position(row, b',')
+}
+
+/// What follows the name of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParamValue {
+    /// Nothing.
+    None,
+    /// `=` and this, without blanks around it; it may be empty.
+    Is(Vec<u8>),
+    /// Something else.
+    Malformed,
 }
 
 /// A header parameter; its name in lower case.
-pub type Param = (Vec<u8>, Option<Vec<u8>>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Up to the first blank or `=`.
+    pub name: Vec<u8>,
+    /// What follows.
+    pub value: ParamValue,
+}
 
-/// Parameters from pieces between semicolons. Characters within names and values are not judged.
-pub fn params(pieces: &[&[u8]]) -> Vec<Param> {
+/// The parameter between two semicolons. Characters within name and value are not judged.
+pub fn read_param(piece: &[u8]) -> Param {
+    let piece = trim(piece);
+    let end = piece
+        .iter()
+        .position(|byte| *byte == b'=' || is_blank(*byte));
+    let (name, rest) = piece.split_at(end.unwrap_or(piece.len()));
+    let value = match trim(rest) {
+        b"" => ParamValue::None,
+        [b'=', value @ ..] => ParamValue::Is(trim(value).to_vec()),
+        _ => ParamValue::Malformed,
+    };
+    Param {
+        name: name.to_ascii_lowercase(),
+        value,
+    }
+}
+
+/// Parameters of a Via value, whatever stands before them.
+pub fn via_params(value: &[u8]) -> Vec<Param> {
+    let pieces = split_quoted(value, b';').unwrap_or_default();
     pieces
         .iter()
-        .map(|piece| {
-            let piece = trim(piece);
-            let name = piece.split(|byte| *byte == b'=' || is_blank(*byte)).next();
-            let value = piece.iter().position(|byte| *byte == b'=');
-            (
-                name.unwrap_or_default().to_ascii_lowercase(),
-                value.map(|equals| trim(&piece[equals + 1..]).to_vec()),
-            )
-        })
+        .skip(1)
+        .map(|piece| read_param(piece))
         .collect()
 }
 
@@ -216,6 +278,8 @@ pub fn params(pieces: &[&[u8]]) -> Vec<Param> {
 pub struct Via {
     /// Transport in upper case.
     pub transport: Vec<u8>,
+    /// sent-by as it stands.
+    pub sent_by: Vec<u8>,
     /// Host of sent-by.
     pub host: Vec<u8>,
     /// Port of sent-by.
@@ -234,56 +298,66 @@ impl Via {
             return None;
         }
         let blank = rest.iter().position(|byte| is_blank(*byte))?;
-        let (host, port) = sent_by(trim(&rest[blank..]))?;
+        let sent_by = &rest[blank..];
+        let (host, port) = read_sent_by(trim(sent_by))?;
         Some(Self {
             transport: rest[..blank].to_ascii_uppercase(),
+            sent_by: sent_by.to_vec(),
             host,
             port,
-            params: params(&pieces[1..]),
+            params: via_params(value),
         })
     }
 
     /// Values of a parameter; one entry for each time it stands.
-    pub fn param(&self, name: &str) -> Vec<Option<&[u8]>> {
+    pub fn param(&self, name: &str) -> Vec<&ParamValue> {
         self.params
             .iter()
-            .filter(|(found, _)| found == name.as_bytes())
-            .map(|(_, value)| value.as_deref())
+            .filter(|param| param.name == name.as_bytes())
+            .map(|param| &param.value)
             .collect()
     }
 }
 
-/// Host and port. The host is not judged, but for the brackets around an IPv6 address.
-fn sent_by(text: &[u8]) -> Option<(Vec<u8>, Option<u16>)> {
+/// Host and port. Of the host only blanks, and the brackets around an IPv6 address, are judged.
+fn read_sent_by(text: &[u8]) -> Option<(Vec<u8>, Option<u16>)> {
+    if text.contains(&b'"') {
+        return None;
+    }
     let literal = match text.first()? {
-        b'[' => text.iter().position(|byte| *byte == b']')? + 1,
+        b'[' => text.iter().rposition(|byte| *byte == b']')? + 1,
         _ => 0,
     };
-    let colon = text[literal..].iter().rposition(|byte| *byte == b':');
+    let colon = text[literal..].iter().position(|byte| *byte == b':');
     let Some(colon) = colon.map(|colon| literal + colon) else {
         let alone = literal == 0 || literal == text.len();
-        return alone.then(|| (text.to_vec(), None));
+        return (alone && !text.iter().any(|byte| is_blank(*byte))).then(|| (text.to_vec(), None));
     };
-    let port = trim(&text[colon + 1..]);
-    if port.is_empty() || !port.iter().all(u8::is_ascii_digit) {
+    let (host, port) = (trim(&text[..colon]), trim(&text[colon + 1..]));
+    if host.is_empty()
+        || host.iter().any(|byte| is_blank(*byte))
+        || literal != 0 && host.len() != literal
+        || port.is_empty()
+        || !port.iter().all(u8::is_ascii_digit)
+    {
         return None;
     }
     let port = std::str::from_utf8(port).ok()?.parse().ok()?;
-    Some((trim(&text[..colon]).to_vec(), Some(port)))
+    Some((host.to_vec(), Some(port)))
 }
 
 /// A response: its message, when every line is well-formed and the start line is a status line.
-pub fn read_response(bytes: &[u8]) -> Result<Message, &'static str> {
-    let message = Message::read(bytes)?;
+pub fn read_response(bytes: &[u8]) -> Result<Message, String> {
+    let message = Message::read(bytes, bytes.len());
+    if !message.damage.is_empty() || message.rows.iter().any(|row| row.name.is_empty()) {
+        return Err(format!("damaged: {:?}", message.damage));
+    }
     let status = message
         .start
         .strip_prefix(b"SIP/2.0 ")
         .ok_or("no status line")?;
     if status.len() < 4 || !status[..3].iter().all(u8::is_ascii_digit) || status[3] != b' ' {
-        return Err("no status code");
-    }
-    if message.rows.iter().any(|row| row.name.is_empty()) {
-        return Err("a row without a name");
+        return Err("no status code".to_owned());
     }
     Ok(message)
 }
