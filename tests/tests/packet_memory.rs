@@ -116,6 +116,18 @@ fn r3261_8_2_7_4_both_memories_last_32_seconds_from_the_first_copy() -> Result<(
 }
 
 #[test]
+fn r3261_8_2_7_4_a_request_in_both_memories_is_the_hosts() -> Result<()> {
+    let mut filter = Filter::refusing()?;
+    filter.expect(base("a1"), Reason::RateLimit)?;
+    // Forgotten, and admitted; then the clock goes back to where the refusal was remembered.
+    filter.at_ms(32_100)?;
+    filter.limit(1.0, 1.0)?;
+    filter.expect(base("a1"), Reason::WithinLimit)?;
+    filter.at_ms(31_500)?;
+    filter.expect(base("a1"), Reason::SurplusCopy)
+}
+
+#[test]
 fn r3261_8_2_7_4_another_request_uri_or_source_is_another_request() -> Result<()> {
     let mut filter = Filter::limited(0.001, 1.0)?;
     filter.expect(base("a1"), Reason::WithinLimit)?;

@@ -17,6 +17,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::shell;
+pub use build::own_target_dir;
 use record::Record;
 use toolchain::Toolchain;
 
@@ -69,6 +70,12 @@ pub fn install_checked() -> Result<()> {
 /// Builds the programs of the benchmark, which are never committed, and gives their object.
 pub fn build_bench() -> Result<PathBuf> {
     build::build_bench(&Toolchain::ensure()?)
+}
+
+/// Builds the object of a copy of this workspace, with a target directory that began as a copy of
+/// [`own_target_dir`], and gives it. Says nothing unless it fails.
+pub fn build_copy(workspace: &Path, target_dir: &Path) -> Result<PathBuf> {
+    build::build_copy(&Toolchain::ensure()?, workspace, target_dir)
 }
 
 /// Lints the kernel program; every warning is an error.

@@ -4,6 +4,7 @@ mod bench;
 mod demo;
 mod docs;
 mod ebpf;
+mod faults;
 mod kernels;
 mod setup;
 mod shell;
@@ -35,6 +36,8 @@ enum Command {
     Test,
     /// Load, attach and run the filter on other kernels, in an emulator (needs root)
     Kernels,
+    /// Seed known faults into the kernel program: each has to turn a test red (needs root)
+    Faults,
     /// Write docs/reasons.md from the filter's reasons and events
     Docs,
     /// Show the filter at work between a caller at five times the limit and a proxy (needs root)
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::BuildEbpf { check: true } => ebpf::check().map(|_| ()),
         Command::Test => test::run(),
         Command::Kernels => kernels::run(),
+        Command::Faults => faults::run(),
         Command::Docs => docs::write(),
         Command::Demo => demo::run(),
         Command::Bench { quick, json } => bench::run(quick, json.as_deref()),

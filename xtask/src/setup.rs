@@ -45,6 +45,7 @@ impl Group {
                 "ethtool",
                 "tcpdump",
                 "util-linux",
+                "patch",
             ],
         }
     }

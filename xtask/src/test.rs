@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::{
     bench,
     ebpf::{self, Checked},
+    faults,
     kernels::{self, Unavailable},
     setup::{self, Group},
     shell,
@@ -47,6 +48,7 @@ fn run_stages(stages: &mut Stages) -> Result<()> {
     stages.run("unit", unit)?;
     stages.run("controller", controller)?;
     stages.run("e2e", end_to_end)?;
+    stages.run("faults", faults::run)?;
     stages.run("kernels", other_kernels)?;
     // Proves that every path can still be measured; asserts no time.
     stages.run("bench", || bench::run(true, None))?;

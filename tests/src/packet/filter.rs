@@ -1,6 +1,6 @@
 //! The filter under test, with a clock that the test moves.
 
-use std::{env, fs, path::PathBuf};
+use std::{env, fs, path::Path};
 
 use anyhow::{Context, Result, bail, ensure};
 use aya::programs::{TestRun, TestRunOptions};
@@ -12,7 +12,7 @@ use overload_common::{
     admit::{gcra, percentage},
 };
 use overload_ctl::datapath::{
-    object::INGRESS,
+    object::{INGRESS, OBJECT},
     sandbox::{Action, Outcome, Protected, Sandbox},
 };
 
@@ -45,6 +45,18 @@ pub struct Filter {
 impl Filter {
     /// Enforces, without any control.
     pub fn new() -> Result<Self> {
+        match env::var_os(OBJECT_VARIABLE) {
+            None => Self::load(OBJECT),
+            Some(file) => Self::of_object(Path::new(&file)),
+        }
+    }
+
+    /// The same of another build, in this file.
+    pub fn of_object(file: &Path) -> Result<Self> {
+        Self::load(&fs::read(file).with_context(|| format!("read {}", file.display()))?)
+    }
+
+    fn load(object: &[u8]) -> Result<Self> {
         let protected = Protected {
             addresses: vec![SERVER, SERVER_V6],
             port: 5060,
@@ -52,13 +64,7 @@ impl Filter {
             mode: MODE,
             max_frame: MAX_FRAME,
         };
-        let mut sandbox = match env::var_os(OBJECT_VARIABLE).map(PathBuf::from) {
-            None => Sandbox::new(&protected)?,
-            Some(file) => {
-                let object = fs::read(&file).with_context(|| format!("read {}", file.display()))?;
-                Sandbox::of_object(&object, &protected)?
-            }
-        };
+        let mut sandbox = Sandbox::of_object(object, &protected)?;
         sandbox.set_clock(T0)?;
         Ok(Self {
             sandbox,

@@ -64,10 +64,33 @@ pub fn build_bench(toolchain: &Toolchain) -> Result<PathBuf> {
     Ok(object)
 }
 
+/// Builds the object of a copy of the workspace and gives it, stripped. Cargo does not tell the copy from the
+/// original: they must not share a target directory. By equal flags, it takes everything from one that was copied
+/// too but the crates of this workspace.
+pub fn build_copy(toolchain: &Toolchain, workspace: &Path, target_dir: &Path) -> Result<PathBuf> {
+    let machine = paths::machine(&toolchain.library_sources())?;
+    let mut cargo = toolchain.cargo("build")?;
+    let name = "overload";
+    shell::read(
+        with_arguments(&mut cargo, &machine, target_dir)
+            .args(["--bin", name])
+            .current_dir(workspace),
+    )?;
+    let object = target_dir.join("overload.o");
+    strip(toolchain, &linked(target_dir, name), &object)?;
+    Ok(object)
+}
+
 fn link(toolchain: &Toolchain, machine: &Machine, name: &str) -> Result<PathBuf> {
     let mut cargo = toolchain.cargo("build")?;
-    shell::run(with_arguments(&mut cargo, machine)?.args(["--bin", name]))?;
-    Ok(own_target_dir()?.join(TARGET).join("release").join(name))
+    let target_dir = own_target_dir()?;
+    shell::run(with_arguments(&mut cargo, machine, &target_dir).args(["--bin", name]))?;
+    Ok(linked(&target_dir, name))
+}
+
+/// Where cargo leaves what was built last.
+fn linked(target_dir: &Path, name: &str) -> PathBuf {
+    target_dir.join(TARGET).join("release").join(name)
 }
 
 /// Debug information is four fifths of the file; the kernel reads BTF only.
@@ -85,19 +108,25 @@ fn strip(toolchain: &Toolchain, linked: &Path, object: &Path) -> Result<()> {
 pub fn clippy(toolchain: &Toolchain) -> Result<()> {
     let machine = paths::machine(&toolchain.library_sources())?;
     let mut clippy = toolchain.cargo("clippy")?;
-    shell::run(with_arguments(&mut clippy, &machine)?.args(["--", "-D", "warnings"]))
+    shell::run(
+        with_arguments(&mut clippy, &machine, &own_target_dir()?).args(["--", "-D", "warnings"]),
+    )
 }
 
-fn with_arguments<'a>(cargo: &'a mut Command, machine: &Machine) -> Result<&'a mut Command> {
-    Ok(cargo
+fn with_arguments<'a>(
+    cargo: &'a mut Command,
+    machine: &Machine,
+    target_dir: &Path,
+) -> &'a mut Command {
+    cargo
         .args(["--locked", "--release", "--package", "overload-ebpf"])
         .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
-        .arg(own_target_dir()?)
-        .env("CARGO_ENCODED_RUSTFLAGS", flags::encoded(machine)))
+        .arg(target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags::encoded(machine))
 }
 
 /// Apart from the host's, so that the two compilers do not undo each other's work.
-fn own_target_dir() -> Result<PathBuf> {
+pub fn own_target_dir() -> Result<PathBuf> {
     Ok(shell::target_dir()?.join("bpf"))
 }
 
