@@ -4,5 +4,6 @@
 pub mod cli;
 pub mod config;
 pub mod datapath;
+pub mod mac;
 pub mod ops;
 pub mod state;

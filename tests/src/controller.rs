@@ -53,6 +53,17 @@ impl Destination {
     }
 }
 
+/// One interface of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface {
+    /// Its name.
+    pub name: &'static str,
+    /// Protected addresses; none means its own.
+    pub addresses: &'static [&'static str],
+    /// MAC addresses beside its own.
+    pub macs: &'static [&'static str],
+}
+
 /// The controller's configuration for a lab.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -60,8 +71,8 @@ pub struct Config {
     pub mode: &'static str,
     /// `native`, `generic` or `auto`.
     pub attach: &'static str,
-    /// Interface of the host's namespace.
-    pub interface: &'static str,
+    /// Interfaces of the host's namespace.
+    pub interfaces: Vec<Interface>,
     /// Limits, in order.
     pub destinations: Vec<Destination>,
 }
@@ -72,18 +83,36 @@ impl Config {
         Self {
             mode: "enforce",
             attach: "native",
-            interface: HOST_INTERFACE,
+            interfaces: vec![Interface {
+                name: HOST_INTERFACE,
+                addresses: &[HOST],
+                macs: &[],
+            }],
             destinations: destinations.to_vec(),
         }
     }
 
     /// The file's text.
     pub fn text(&self, instance: &str) -> String {
-        let mut text = format!(
-            "instance = \"{instance}\"\nmode = \"{}\"\n\n[interface]\nname = \"{}\"\n\
-             attach = \"{}\"\naddresses = [\"{HOST}\"]\n",
-            self.mode, self.interface, self.attach
-        );
+        let mut text = format!("instance = \"{instance}\"\nmode = \"{}\"\n", self.mode);
+        for Interface {
+            name,
+            addresses,
+            macs,
+        } in &self.interfaces
+        {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "\n[[interface]]\nname = \"{name}\"\nattach = \"{}\"\n",
+                self.attach
+            );
+            for (key, list) in [("addresses", addresses), ("macs", macs)] {
+                if !list.is_empty() {
+                    let _ = writeln!(text, "{key} = {list:?}");
+                }
+            }
+        }
         for Destination { name, host, limit } in &self.destinations {
             let scope = host.as_ref().map_or("default = true".to_owned(), |host| {
                 format!("host = \"{host}\"")

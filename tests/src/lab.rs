@@ -24,6 +24,18 @@ pub const CLIENT_INTERFACE: &str = "trunk0";
 /// The protected host's end of the cable, where the filter sits.
 pub const HOST_INTERFACE: &str = "sip0";
 
+/// Address of the client on the second cable.
+pub const CLIENT_2: &str = "198.51.100.10";
+/// Address of the protected host on the second cable.
+pub const HOST_2: &str = "198.51.100.1";
+/// The protected host's end of the second cable.
+pub const HOST_INTERFACE_2: &str = "sip1";
+const CLIENT_INTERFACE_2: &str = "trunk1";
+/// Address of the client in [`Lab::add_ipv6`].
+pub const CLIENT_V6: &str = "2001:db8::10";
+/// Address of the protected host in [`Lab::add_ipv6`].
+pub const HOST_V6: &str = "2001:db8::1";
+
 const CLIENT_MAC: &str = "02:00:00:00:00:10";
 const HOST_MAC: &str = "02:00:00:00:00:01";
 const PREFIX: &str = "olc-";
@@ -72,45 +84,67 @@ impl Lab {
     }
 
     fn join(&self) -> Result<()> {
+        self.lay_cable(
+            (HOST_INTERFACE, HOST, HOST_MAC),
+            (CLIENT_INTERFACE, CLIENT, CLIENT_MAC),
+        )
+    }
+
+    /// A second cable, whose client end passes everything as long as the guard is held.
+    pub fn add_cable(&self) -> Result<Ebpf> {
+        self.lay_cable(
+            (HOST_INTERFACE_2, HOST_2, "02:00:00:00:01:01"),
+            (CLIENT_INTERFACE_2, CLIENT_2, "02:00:00:00:01:10"),
+        )?;
+        attach_pass(&self.client, CLIENT_INTERFACE_2)
+    }
+
+    /// Joins the namespaces; each end is a name, an IPv4 address and a MAC address.
+    fn lay_cable(&self, host: (&str, &str, &str), client: (&str, &str, &str)) -> Result<()> {
         run(Command::new("ip")
-            .args(["link", "add", HOST_INTERFACE, "address", HOST_MAC])
+            .args(["link", "add", host.0, "address", host.2])
             .args(["netns", self.host.name(), "type", "veth", "peer"])
-            .args(["name", CLIENT_INTERFACE, "address", CLIENT_MAC])
+            .args(["name", client.0, "address", client.2])
             .args(["netns", self.client.name()]))?;
-        for (namespace, interface, address) in [
-            (&self.host, HOST_INTERFACE, HOST),
-            (&self.client, CLIENT_INTERFACE, CLIENT),
-        ] {
+        for (namespace, (interface, address, _)) in [(&self.host, host), (&self.client, client)] {
             namespace.run("ip", &["link", "set", interface, "up"])?;
             let address = format!("{address}/24");
             namespace.run("ip", &["address", "add", &address, "dev", interface])?;
         }
-        let to_host = [
-            "neighbour",
-            "add",
-            HOST,
-            "lladdr",
-            HOST_MAC,
-            "dev",
-            CLIENT_INTERFACE,
-        ];
-        self.client.run("ip", &to_host)?;
-        self.add_neighbour(CLIENT)
+        // Static: a program that drops a flood would drop ARP too.
+        neighbour(&self.client, client.0, host.1, host.2)?;
+        neighbour(&self.host, host.0, client.1, client.2)
     }
 
-    // Static: a program that drops a flood would drop ARP too.
-    fn add_neighbour(&self, address: &str) -> Result<()> {
-        let to_client = [
-            "neighbour",
-            "add",
+    /// IPv6 on the first cable, with [`CLIENT_V6`] and [`HOST_V6`].
+    pub fn add_ipv6(&self) -> Result<()> {
+        for (namespace, interface, address) in [
+            (&self.host, HOST_INTERFACE, HOST_V6),
+            (&self.client, CLIENT_INTERFACE, CLIENT_V6),
+        ] {
+            namespace.enter(|| {
+                let switch = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
+                Ok(fs::write(switch, "0")?)
+            })?;
+            let address = format!("{address}/64");
+            let add = ["address", "add", &address, "dev", interface, "nodad"];
+            namespace.run("ip", &add)?;
+        }
+        neighbour(&self.client, CLIENT_INTERFACE, HOST_V6, HOST_MAC)?;
+        neighbour(&self.host, HOST_INTERFACE, CLIENT_V6, CLIENT_MAC)
+    }
+
+    /// Gives the host a further address of 192.0.2.0/24, reached at `mac`, or at its own MAC address.
+    pub fn add_host_address(&self, address: &str, mac: Option<&str>) -> Result<()> {
+        let with_length = format!("{address}/24");
+        let add = ["address", "add", &with_length, "dev", HOST_INTERFACE];
+        self.host.run("ip", &add)?;
+        neighbour(
+            &self.client,
+            CLIENT_INTERFACE,
             address,
-            "lladdr",
-            CLIENT_MAC,
-            "dev",
-            HOST_INTERFACE,
-        ];
-        self.host.run("ip", &to_client)?;
-        Ok(())
+            mac.unwrap_or(HOST_MAC),
+        )
     }
 
     /// Gives the client a second address of 192.0.2.0/24.
@@ -120,7 +154,7 @@ impl Lab {
             "ip",
             &["address", "add", &with_length, "dev", CLIENT_INTERFACE],
         )?;
-        self.add_neighbour(address)
+        neighbour(&self.host, HOST_INTERFACE, address, CLIENT_MAC)
     }
 
     /// Name of the filter instance of this lab, never used before.
@@ -168,6 +202,13 @@ impl Drop for Lab {
             }
         }
     }
+}
+
+/// Tells a namespace where an address is, without asking the other end.
+fn neighbour(namespace: &Namespace, interface: &str, address: &str, mac: &str) -> Result<()> {
+    let to = ["neighbour", "replace", address, "lladdr", mac];
+    namespace.run("ip", &[&to[..], &["dev", interface]].concat())?;
+    Ok(())
 }
 
 /// Where the controller pins an instance.

@@ -22,10 +22,13 @@ mod sipp;
 pub use capture::{Capture, Pcap};
 pub use command::run;
 pub use controller::{
-    Config, Controller, Destination, DestinationCounters, Status, controller_binary,
+    Config, Controller, Destination, DestinationCounters, Interface, Status, controller_binary,
 };
 pub use kamailio::{Kamailio, Route};
-pub use lab::{CLIENT, CLIENT_INTERFACE, HOST, HOST_INTERFACE, Lab};
+pub use lab::{
+    CLIENT, CLIENT_2, CLIENT_INTERFACE, CLIENT_V6, HOST, HOST_2, HOST_INTERFACE, HOST_INTERFACE_2,
+    HOST_V6, Lab,
+};
 pub use message::{Reply, Request, start_line};
 pub use namespace::{Namespace, Socket};
 pub use process::Process;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
 use crate::{
-    lab::{CLIENT, HOST, Lab},
+    lab::{CLIENT, CLIENT_V6, HOST, HOST_V6, Lab},
     namespace::Namespace,
     process::Process,
 };
@@ -32,19 +32,33 @@ impl Sipp {
     /// Calls `host` through the protected address: `calls` calls at `rate_per_second`. A call is
     /// successful when it is refused with 503 and acknowledged, or answered and hung up.
     pub fn call(lab: &Lab, host: &str, rate_per_second: u32, calls: u32) -> Result<Self> {
-        Self::caller(lab, CALL, host, rate_per_second, calls)
+        Self::caller(lab, CALL, (CLIENT, HOST), host, rate_per_second, calls)
     }
 
     /// Like [`Sipp::call`], but only a refused and acknowledged call is successful.
     pub fn refused(lab: &Lab, host: &str, rate_per_second: u32, calls: u32) -> Result<Self> {
-        Self::caller(lab, REFUSED, host, rate_per_second, calls)
+        let ends = (CLIENT, HOST);
+        Self::caller(lab, REFUSED, ends, host, rate_per_second, calls)
     }
 
-    fn caller(lab: &Lab, scenario: &str, host: &str, rate: u32, calls: u32) -> Result<Self> {
+    /// Like [`Sipp::refused`], over IPv6: see [`Lab::add_ipv6`].
+    pub fn refused_v6(lab: &Lab, host: &str, rate_per_second: u32, calls: u32) -> Result<Self> {
+        let ends = (CLIENT_V6, &*format!("[{HOST_V6}]"));
+        Self::caller(lab, REFUSED, ends, host, rate_per_second, calls)
+    }
+
+    fn caller(
+        lab: &Lab,
+        scenario: &str,
+        (from, to): (&str, &str),
+        host: &str,
+        rate: u32,
+        calls: u32,
+    ) -> Result<Self> {
         let arguments = [
-            &format!("{HOST}:5060"),
+            &format!("{to}:5060"),
             "-i",
-            CLIENT,
+            from,
             "-p",
             "5060",
             "-key",

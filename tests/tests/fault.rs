@@ -68,7 +68,7 @@ fn a_second_controller_of_the_instance_is_refused() -> Result<()> {
 fn an_unknown_interface_is_named() -> Result<()> {
     let lab = Lab::new()?;
     let mut config = refuse_all();
-    config.interface = "nosuch0";
+    config.interfaces[0].name = "nosuch0";
     let output = run_with(&lab, &config.text(lab.instance()))?;
     assert_one_sentence(&output, &["nosuch0"]);
     assert_nothing_left(&lab)
@@ -138,7 +138,10 @@ fn a_wrong_configuration_is_refused_with_the_key_that_is_wrong() -> Result<()> {
         ),
         (right.replace("0.0", "-1.0"), "rate_per_second"),
         (right.replace("\"enforce\"", "\"enforced\""), "enforced"),
-        (right.replace("[interface]", "[interfaces]"), "interface"),
+        (
+            right.replace("[[interface]]", "[interface]"),
+            "[[interface]]",
+        ),
         (
             format!(
                 "{right}\n[[destination]]\nname = \"full\"\nhost = \"x\"\nrate_per_second = 1.0\n"

@@ -1,11 +1,14 @@
 //! Limits under load, and what passes beside them.
 
-use std::time::Duration;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use overload_tests::{
-    CLIENT, Config, Controller, Destination, HOST, Kamailio, Lab, Paced, Request, Route, Sink,
-    Sipp, pace,
+    CLIENT, CLIENT_2, Config, Controller, Destination, HOST, HOST_2, HOST_INTERFACE_2, Interface,
+    Kamailio, Lab, Paced, Request, Route, Sink, Sipp, Socket, pace,
 };
 
 const GATEWAY: &str = "gw1.example.net";
@@ -110,6 +113,64 @@ fn assert_within(admitted: u64, sent: &Paced, until: Duration, rate: f64, burst:
     let count = admitted as f64;
     assert!(count <= most, "{count} admitted, at most {most}");
     assert!(count >= least, "{count} admitted, at least {least}");
+}
+
+#[test]
+fn r7415_3_5_one_limit_holds_for_two_interfaces_together() -> Result<()> {
+    let (rate, burst) = (200.0, 20);
+    let lab = Lab::new()?;
+    let _passes = lab.add_cable()?;
+    let mut config = Config::new(&[Destination::host("gw1", GATEWAY, rate, burst)]);
+    config.interfaces.push(Interface {
+        name: HOST_INTERFACE_2,
+        addresses: &[],
+        macs: &[],
+    });
+    let controller = Controller::start(&lab, &config)?;
+    let first = lab.client.bind(&format!("{CLIENT}:5060"))?;
+    let second = lab.client.bind(&format!("{CLIENT_2}:5060"))?;
+    let second_server = format!("{HOST_2}:5060");
+    let proxies = [
+        Sink::start(&lab.host, SERVER)?,
+        Sink::start(&lab.host, &second_server)?,
+    ];
+    let each = 2000;
+    let offer = |socket: &Socket, server: &str, name: &str| {
+        pace(socket, server, 2.5 * rate, each, |number| {
+            Request::invite(GATEWAY, &format!("{name}-{number}")).to_string()
+        })
+    };
+    let (one, other) = thread::scope(|scope| {
+        let other = scope.spawn(|| offer(&second, &second_server, "second"));
+        (offer(&first, SERVER, "first"), other.join())
+    });
+    let (one, other) = (one?, other.map_err(|_| anyhow!("the sender panicked"))??);
+    // Each cable has a queue of its own.
+    let offered = 2 * u64::from(each);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while controller.status()?.destination("gw1")?.offered < offered && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let started = one.started.min(other.started);
+    let until = started.elapsed();
+    let mut sent_at: Vec<Duration> = [&one, &other]
+        .into_iter()
+        .flat_map(|paced| paced.sent_at.iter().map(|at| paced.started + *at - started))
+        .collect();
+    sent_at.sort();
+    let gateway = controller.status()?.destination("gw1")?;
+    assert_eq!(gateway.offered, offered);
+    assert_eq!(gateway.offered, gateway.admitted + gateway.refused);
+    let mut passed = Vec::new();
+    for proxy in proxies {
+        passed.push(proxy.stop()?.len() as u64);
+    }
+    assert_eq!(gateway.admitted, passed.iter().sum::<u64>());
+    // Both had their part of it.
+    assert!(passed.iter().all(|count| *count > 0), "{passed:?}");
+    let sent = Paced { started, sent_at };
+    assert_within(gateway.admitted, &sent, until, rate, f64::from(burst));
+    Ok(())
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn configuration(lab: &Lab) -> Result<(std::path::PathBuf, Limit)> {
     let mut interface = Table::new();
     interface.insert("name".to_owned(), HOST_INTERFACE.into());
     interface.insert("addresses".to_owned(), vec![HOST].into());
-    table.insert("interface".to_owned(), interface.into());
+    table.insert("interface".to_owned(), vec![Value::from(interface)].into());
     let patched = Controller::write_config(lab, "overload.toml", &table.to_string())?;
     Ok((patched, limit))
 }

@@ -6,7 +6,7 @@ use overload_common::abi::Mode;
 
 use super::{Failure, Status, Switch};
 use crate::{
-    datapath::filter::{Filter, FilterError, Identity},
+    datapath::filter::{Filter, Identity},
     state::State,
 };
 
@@ -16,7 +16,7 @@ pub(super) fn bypass(switch: Switch, instance: &str) -> Result<(), Failure> {
         Switch::On => Mode::Bypass,
         Switch::Off => configured(instance, filter.identity())?,
     };
-    filter.set_mode(mode).map_err(FilterError::from)?;
+    filter.set_mode(mode)?;
     writeln!(io::stdout(), "instance {instance}: mode is {}", mode.name())?;
     Ok(())
 }

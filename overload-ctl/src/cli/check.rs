@@ -16,11 +16,12 @@ pub(super) fn check(file: &Path) -> Result<(), Failure> {
     }
     let count = config.destinations.len();
     let plural = if count == 1 { "" } else { "s" };
+    let names: Vec<&str> = config.interfaces.iter().map(|i| i.name.as_str()).collect();
     writeln!(
         out,
         "{}: valid, {count} destination{plural} on {} in {} mode",
         file.display(),
-        config.interface.name,
+        names.join(", "),
         config.mode.name()
     )?;
     Ok(())

@@ -14,9 +14,10 @@ pub(super) fn detach(instance: &str) -> Result<(), Failure> {
     State::remove(instance);
     let mut out = io::stdout().lock();
     match removed {
-        Removed::Filter(ifindex) => writeln!(
+        Removed::Filter(names) => writeln!(
             out,
-            "instance {instance}: the filter is off its interface (number {ifindex})"
+            "instance {instance}: the filter is off {}",
+            names.join(", ")
         )?,
         Removed::Remains => writeln!(
             out,

@@ -3,6 +3,7 @@
 use std::{
     future::pending,
     path::Path,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -16,7 +17,9 @@ use super::Failure;
 use crate::{
     config::{self, Config},
     datapath::{
-        filter::{Filter, FilterError, Owned},
+        filter::{Attached, Filter, FilterError, Owned, faults},
+        follow::{Messages, Tally},
+        protect::{Change, list},
         start::{Claim, Started},
     },
     ops,
@@ -42,6 +45,8 @@ pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
         }
     };
     let earlier = State::read(&config.instance);
+    // Before the interfaces are looked at, so that no change is missed.
+    let messages = Messages::subscribe();
     let started = claim.start(&config, earlier.as_ref()).await?;
     // Not before: a failed start is one sentence.
     for warning in warnings {
@@ -65,10 +70,17 @@ pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     if let Err(error) = state.write(&config.instance) {
         warn!("{error}");
     }
+    let names = owned.attached.iter().map(|a| a.protected.name.as_str());
+    let tally = Arc::new(Tally::new(names));
     let server = match (Filter::open(&config.instance), listener.local_addr()) {
         (Ok(filter), Ok(address)) => {
             info!("metrics at http://{address}/metrics, health at http://{address}/health");
-            tokio::spawn(ops::serve(listener, filter, state.destinations))
+            tokio::spawn(ops::serve(
+                listener,
+                filter,
+                state.destinations,
+                Arc::clone(&tally),
+            ))
         }
         (Err(error), _) => {
             error!("no metrics: {error}");
@@ -83,7 +95,7 @@ pub(super) async fn run(file: &Path, detach: bool) -> Result<(), Failure> {
     tokio::select! {
         _ = interrupted.recv() => info!("SIGINT received"),
         _ = terminated.recv() => info!("SIGTERM received"),
-        () = steer(&mut owned) => {}
+        () = steer(&mut owned, messages, &tally) => {}
     }
     server.abort();
     end(&config, owned, detach).await
@@ -104,54 +116,74 @@ fn announce(config: &Config, started: &Started) {
     for notice in &started.notices {
         warn!("{notice}");
     }
-    let addresses: Vec<String> = started.addresses.iter().map(ToString::to_string).collect();
-    let ports: Vec<String> = config
-        .interface
-        .ports
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let ports: Vec<String> = config.ports.iter().map(ToString::to_string).collect();
     info!(
-        "instance {}: {} on {} ({}), protecting {} port {}, {} destinations",
+        "instance {}: {}, port {}, {} destinations",
         config.instance,
         config.mode.name(),
-        started.interface.name,
-        started.mode.name(),
-        addresses.join(" "),
         ports.join(" "),
         config.destinations.len()
     );
+    for Attached {
+        protected, mode, ..
+    } in &started.owned.attached
+    {
+        let addresses = match &protected.addresses[..] {
+            [] => "no address yet".to_owned(),
+            addresses => list(addresses),
+        };
+        info!(
+            "on {} ({}), protecting {addresses}",
+            protected.name,
+            mode.name()
+        );
+    }
 }
 
-/// How often the filter's attachment is looked at.
+/// How often the interfaces are looked at without a message of the kernel.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Changes keys, and tells when the filter is lost or found again. Never ends.
-async fn steer(owned: &mut Owned) {
+/// Changes keys, follows the interfaces, and tells where the filter is lost or found again. Never ends.
+async fn steer(owned: &mut Owned, mut messages: Messages, tally: &Tally) {
     let mut keys = interval_at(Instant::now() + KEY_LIFE, KEY_LIFE);
-    let mut looks = interval_at(Instant::now() + LOOK, LOOK);
+    // The first one at once: something may have changed since the start.
+    let mut looks = interval_at(Instant::now(), LOOK);
     // After a suspension the next key must not come at once.
     keys.set_missed_tick_behavior(MissedTickBehavior::Delay);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut lost = false;
+    let interfaces: Vec<u32> = owned.attached.iter().map(|a| a.protected.index).collect();
+    let mut lost = None;
     loop {
         tokio::select! {
             _ = keys.tick() => match owned.filter.rotate_key() {
                 Ok(()) => info!("tag key rotated"),
                 Err(error) => error!("the tag key could not be rotated: {error}"),
             },
-            _ = looks.tick() => match owned.filter.attachment().await {
-                Err(why) if !lost => {
-                    lost = true;
-                    error!("nothing is refused: {why}; run overload-ctl again");
-                }
-                Ok(_) if lost => {
-                    lost = false;
-                    info!("the filter is on its interface again");
-                }
-                _ => {}
-            },
+            _ = looks.tick() => {}
+            () = messages.next(&interfaces) => {}
         }
+        for change in owned.follow().await {
+            match change {
+                Ok(change) => {
+                    tally.count(&change);
+                    if matches!(change, Change::LeftOut { .. }) {
+                        warn!("{change}");
+                    } else {
+                        info!("{change}");
+                    }
+                }
+                Err(error) => error!("an interface is protected as before: {error}"),
+            }
+        }
+        let found = faults(&owned.filter.attachments().await);
+        match &found {
+            Some(why) if found != lost => {
+                error!("nothing is refused there: {why}; run overload-ctl again");
+            }
+            None if lost.is_some() => info!("the filter is on its interfaces again"),
+            _ => {}
+        }
+        lost = found;
     }
 }
 
@@ -160,17 +192,28 @@ async fn end(config: &Config, owned: Owned, detach: bool) -> Result<(), Failure>
     if detach {
         owned.remove().map_err(FilterError::from)?;
         State::remove(instance);
-        info!("the filter is off {}", config.interface.name);
+        let names: Vec<&str> = config.interfaces.iter().map(|i| i.name.as_str()).collect();
+        info!("the filter is off {}", names.join(", "));
         return Ok(());
     }
-    match owned.filter.attachment().await {
-        Ok(at) => info!(
+    let attachments = owned.filter.attachments().await;
+    if let Some(why) = faults(&attachments) {
+        warn!("the filter does not work everywhere: {why}");
+    }
+    let working: Vec<&str> = attachments
+        .iter()
+        .filter(|attachment| attachment.state.is_ok())
+        .map(|attachment| attachment.name.as_str())
+        .collect();
+    if working.is_empty() {
+        warn!(
+            "no filter stays; remove what is left with: overload-ctl detach --instance {instance}"
+        );
+    } else {
+        info!(
             "the filter stays on {} and goes on with its limits; end it with: overload-ctl detach --instance {instance}",
-            at.interface.name
-        ),
-        Err(why) => warn!(
-            "no filter stays: {why}; remove what is left with: overload-ctl detach --instance {instance}"
-        ),
+            working.join(", ")
+        );
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     io::{self, Write},
+    net::IpAddr,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -14,7 +15,8 @@ use super::Failure;
 use crate::{
     datapath::{
         counters::{Control, Counters},
-        filter::{Attachment, Filter, FilterError, NamedControl, Unhealthy},
+        filter::{Attachment, Filter, FilterError, NamedControl, faults},
+        protect::list,
         tables::{RecordLimit, limit_of},
     },
     state::State,
@@ -32,11 +34,8 @@ const VERDICTS: [Verdict; 5] = [
 #[derive(Debug, Serialize)]
 struct Report {
     instance: String,
-    /// Name of the interface, when the filter works.
-    interface: Option<String>,
-    /// `native` or `generic`, when the filter works.
-    attach: Option<&'static str>,
-    /// Why it does not work, when so; the exit status is then 1.
+    interfaces: Vec<InterfaceState>,
+    /// Why it does not work on all interfaces, when so; the exit status is then 1.
     fault: Option<String>,
     /// `enforce`, `shadow` or `bypass`.
     mode: &'static str,
@@ -46,6 +45,15 @@ struct Report {
     reasons: Vec<ReasonCount>,
     events: Vec<EventCount>,
     destinations: Vec<DestinationCount>,
+}
+
+#[derive(Debug, Serialize)]
+struct InterfaceState {
+    name: String,
+    /// `native` or `generic`; absent where the filter does not work.
+    attach: Option<&'static str>,
+    /// Protected addresses.
+    addresses: Vec<IpAddr>,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,9 +95,9 @@ struct DestinationCount {
 pub(super) async fn status(instance: &str, json: bool) -> Result<(), Failure> {
     let filter = Filter::open(instance)?;
     let counters = filter.counters().map_err(FilterError::from)?;
-    let attachment = filter.attachment().await;
+    let attachments = filter.attachments().await;
     let state = State::read_for(instance, filter.identity());
-    let report = report(instance, &counters, attachment, state.as_ref());
+    let report = report(instance, &counters, attachments, state.as_ref());
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
@@ -106,19 +114,14 @@ pub(super) async fn status(instance: &str, json: bool) -> Result<(), Failure> {
 fn report(
     instance: &str,
     counters: &Counters,
-    attachment: Result<Attachment, Unhealthy>,
+    attachments: Vec<Attachment>,
     state: Option<&State>,
 ) -> Report {
-    let (attachment, fault) = match attachment {
-        Ok(attachment) => (Some(attachment), None),
-        Err(why) => (None, Some(why.to_string())),
-    };
     let names = state.map_or(&[][..], |state| &state.destinations);
     Report {
         instance: instance.to_owned(),
-        attach: attachment.as_ref().map(|a| a.mode.name()),
-        interface: attachment.map(|a| a.interface.name),
-        fault,
+        fault: faults(&attachments),
+        interfaces: attachments.into_iter().map(interface).collect(),
         mode: counters.mode.name(),
         counting_seconds: state.and_then(|state| {
             let since = UNIX_EPOCH.checked_add(Duration::from_secs(state.counting_since))?;
@@ -128,6 +131,15 @@ fn report(
         reasons: reasons(counters),
         events: events(counters),
         destinations: destinations(counters, names),
+    }
+}
+
+fn interface(attachment: Attachment) -> InterfaceState {
+    let working = attachment.state.ok();
+    InterfaceState {
+        name: attachment.name,
+        attach: working.as_ref().map(|working| working.mode.name()),
+        addresses: working.map(|working| working.addresses).unwrap_or_default(),
     }
 }
 
@@ -259,9 +271,12 @@ fn short(value: f64) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "instance   {}", self.instance)?;
-        match (&self.interface, self.attach) {
-            (Some(interface), Some(attach)) => writeln!(f, "interface  {interface} ({attach})")?,
-            _ => writeln!(f, "interface  unknown")?,
+        for interface in &self.interfaces {
+            let InterfaceState {
+                name, addresses, ..
+            } = interface;
+            let attach = interface.attach.unwrap_or("lost");
+            writeln!(f, "interface  {name} ({attach}) {}", list(addresses))?;
         }
         if let Some(fault) = &self.fault {
             writeln!(f, "FAULT      {fault}")?;
@@ -367,8 +382,29 @@ mod tests {
     use super::*;
     use crate::{
         config::Limit,
-        datapath::{filter::Identity, tables::control_record},
+        datapath::{
+            filter::{Identity, Unhealthy, Working},
+            interface::AttachMode,
+            tables::control_record,
+        },
     };
+
+    fn attachments() -> Vec<Attachment> {
+        let addresses = ["192.0.2.1", "2001:db8::1"].map(|a| a.parse().expect("address"));
+        vec![
+            Attachment {
+                name: "eth0".to_owned(),
+                state: Ok(Working {
+                    mode: AttachMode::Generic,
+                    addresses: addresses.to_vec(),
+                }),
+            },
+            Attachment {
+                name: "eth1".to_owned(),
+                state: Err(Unhealthy::Detached("eth1".to_owned())),
+            },
+        ]
+    }
 
     fn counters() -> Counters {
         let counter = |reason| match reason {
@@ -424,12 +460,7 @@ mod tests {
                 name: "gw1".to_owned(),
             }],
         };
-        let report = report(
-            "default",
-            &counters(),
-            Err(Unhealthy::Detached),
-            Some(&state),
-        );
+        let report = report("default", &counters(), attachments(), Some(&state));
         let refuse = report
             .verdicts
             .iter()
@@ -438,8 +469,9 @@ mod tests {
         assert_eq!((refuse.enforced, refuse.shadow), (10, 2));
         let text = report.to_string();
         for line in [
-            "interface  unknown\n",
-            "FAULT      the program is no longer on its interface\n",
+            "interface  eth0 (generic) 192.0.2.1 2001:db8::1\n",
+            "interface  eth1 (lost) \n",
+            "FAULT      the program is no longer on interface eth1\n",
             "mode       enforce\n",
             "counting   for an unknown time\n",
             "refuse                           10             2\n",
@@ -482,10 +514,16 @@ mod tests {
 
     #[test]
     fn json_has_every_number_under_its_own_name() {
-        let report = report("default", &counters(), Err(Unhealthy::Detached), None);
+        let report = report("default", &counters(), attachments(), None);
         let json = serde_json::to_value(&report).expect("json");
         assert_eq!(json["mode"], "enforce");
-        assert_eq!(json["interface"], serde_json::Value::Null);
+        assert_eq!(
+            json["interfaces"],
+            serde_json::json!([
+                {"name": "eth0", "attach": "generic", "addresses": ["192.0.2.1", "2001:db8::1"]},
+                {"name": "eth1", "attach": null, "addresses": []},
+            ])
+        );
         assert_eq!(json["destinations"][1]["refused"], 7);
         assert_eq!(json["destinations"][1]["shadow_refused"], 4);
         assert_eq!(json["destinations"][0]["name"], serde_json::Value::Null);

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
 use overload_common::{
-    abi::{MAX_ADDRESSES, MAX_CONTROLS, Mode},
+    abi::{INTERFACE_SLOTS, MAX_ADDRESSES, MAX_CONTROLS, MAX_MACS, Mode},
     admit::gcra::default_burst,
 };
 use toml::Spanned;
@@ -18,6 +18,7 @@ use super::{
     fault::{Problem, Report, WarningKind},
     host,
 };
+use crate::mac::Mac;
 
 /// The SIP port (RFC 3261 18.1.1).
 const SIP_PORT: u16 = 5060;
@@ -28,13 +29,18 @@ const METRICS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 pub(super) fn check(document: &Document, report: &mut Report) -> Option<Config> {
     let instance = instance(document.instance.as_ref(), report);
     let mode = mode(document.mode.as_ref(), report);
-    let interface = interface(&document.interface, report);
+    let ports = match &document.ports {
+        Some(list) => ports(list, report),
+        None => Some(vec![SIP_PORT]),
+    };
+    let interfaces = interfaces(&document.interfaces, report);
     let metrics_listen = metrics(&document.metrics, report);
     let destinations = destinations(&document.destinations, report);
     Some(Config {
         instance: instance?,
         mode: mode?,
-        interface: interface?,
+        ports: ports?,
+        interfaces: interfaces?,
         metrics_listen: metrics_listen?,
         destinations: destinations?,
     })
@@ -82,6 +88,37 @@ fn mode(written: Option<&Spanned<String>>, report: &mut Report) -> Option<Mode> 
     }
 }
 
+fn interfaces(tables: &[Spanned<InterfaceTable>], report: &mut Report) -> Option<Vec<Interface>> {
+    if tables.is_empty() {
+        report.fault(&(0..0), Problem::NoInterface);
+        return None;
+    }
+    if let Some(first_surplus) = tables.get(INTERFACE_SLOTS) {
+        let found = tables.len();
+        report.fault(&first_surplus.span(), Problem::TooManyInterfaces { found });
+    }
+    let mut names: HashMap<&str, Position> = HashMap::new();
+    let mut list = Some(Vec::new());
+    for table in tables {
+        let name = &table.get_ref().name;
+        if let Some(first) = names.get(name.get_ref().as_str()) {
+            let (name_text, line) = (name.get_ref().clone(), first.line);
+            let problem = Problem::DuplicateInterface {
+                name: name_text,
+                line,
+            };
+            report.fault(&name.span(), problem);
+        } else {
+            names.insert(name.get_ref(), report.position(&name.span()));
+        }
+        match (interface(table.get_ref(), report), &mut list) {
+            (Some(interface), Some(list)) => list.push(interface),
+            _ => list = None,
+        }
+    }
+    list
+}
+
 fn interface(table: &InterfaceTable, report: &mut Report) -> Option<Interface> {
     let name = interface_name(&table.name, report);
     let attach = attach(table.attach.as_ref(), report);
@@ -89,15 +126,15 @@ fn interface(table: &InterfaceTable, report: &mut Report) -> Option<Interface> {
         Some(list) => addresses(list, report),
         None => Some(Vec::new()),
     };
-    let ports = match &table.ports {
-        Some(list) => ports(list, report),
-        None => Some(vec![SIP_PORT]),
-    };
+    let macs = table
+        .macs
+        .as_ref()
+        .map_or_else(Vec::new, |list| macs(list, report));
     Some(Interface {
         name: name?,
         attach: attach?,
         addresses: addresses?,
-        ports: ports?,
+        macs,
     })
 }
 
@@ -107,7 +144,9 @@ fn interface_name(name: &Spanned<String>, report: &mut Report) -> Option<String>
         Problem::InterfaceEmpty
     } else if text.len() > MAX_INTERFACE_NAME {
         Problem::InterfaceLong(text.clone())
-    } else if text.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control()) {
+    } else if text.contains(|c: char| matches!(c, '/' | ':') || c.is_whitespace() || c.is_control())
+        || [".", ".."].contains(&text.as_str())
+    {
         Problem::InterfaceCharacter(text.clone())
     } else {
         return Some(text.clone());
@@ -136,7 +175,7 @@ fn attach(written: Option<&Spanned<String>>, report: &mut Report) -> Option<Atta
     }
 }
 
-fn addresses(list: &Spanned<Vec<Spanned<String>>>, report: &mut Report) -> Option<Vec<Ipv4Addr>> {
+fn addresses(list: &Spanned<Vec<Spanned<String>>>, report: &mut Report) -> Option<Vec<IpAddr>> {
     let written = list.get_ref();
     if written.is_empty() {
         report.fault(&list.span(), Problem::NoAddresses);
@@ -158,26 +197,73 @@ fn addresses(list: &Spanned<Vec<Spanned<String>>>, report: &mut Report) -> Optio
     Some(known)
 }
 
-fn address(text: &str) -> Result<Ipv4Addr, Problem> {
-    let Ok(address) = text.parse::<Ipv4Addr>() else {
-        let bare = text.trim_start_matches('[').trim_end_matches(']');
-        return Err(match bare.parse::<Ipv6Addr>() {
-            Ok(_) => Problem::Ipv6Address(text.to_owned()),
-            Err(_) => Problem::NoAddress(text.to_owned()),
-        });
-    };
+fn address(text: &str) -> Result<IpAddr, Problem> {
+    let address: IpAddr = text.parse().map_err(|_| no_address(text))?;
     if address.is_loopback() {
-        Err(Problem::LoopbackAddress(address))
-    } else if !is_unicast(address) {
-        Err(Problem::NotUnicast(address))
-    } else {
-        Ok(address)
+        return Err(Problem::LoopbackAddress(address));
     }
+    match address {
+        IpAddr::V4(v4) if !is_unicast(v4) => Err(Problem::NotUnicast(address)),
+        IpAddr::V6(v6) if v6.is_unspecified() || v6.is_multicast() => {
+            Err(Problem::NotUnicast(address))
+        }
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            // RFC 4291 2.5.5.2: never on the wire.
+            Some(v4) => Err(Problem::MappedAddress { v6, v4 }),
+            None => Ok(address),
+        },
+        IpAddr::V4(_) => Ok(address),
+    }
+}
+
+/// What is wrong with a text that is no address, if it can be told.
+fn no_address(text: &str) -> Problem {
+    let is_address = |part: &str| part.parse::<IpAddr>().is_ok();
+    let text_of = |text: &str| text.to_owned();
+    if let Some((address, zone)) = text.split_once('%')
+        && is_address(address)
+    {
+        let (address, zone) = (text_of(address), text_of(zone));
+        return Problem::ScopedAddress { address, zone };
+    }
+    if let Some((address, _)) = text.split_once('/')
+        && is_address(address)
+    {
+        return Problem::AddressPrefix(text_of(address));
+    }
+    if let Some(inside) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'))
+        && is_address(inside)
+    {
+        return Problem::BracketedAddress(text_of(inside));
+    }
+    Problem::NoAddress(text_of(text))
 }
 
 /// Whether a host can have the address: not 0/8, multicast, class E or broadcast (RFC 1122 3.2.1.3).
 fn is_unicast(address: Ipv4Addr) -> bool {
     (1..224).contains(&address.octets()[0])
+}
+
+fn macs(list: &Spanned<Vec<Spanned<String>>>, report: &mut Report) -> Vec<Mac> {
+    let written = list.get_ref();
+    // One is the interface's own.
+    if written.len() > MAX_MACS - 1 {
+        report.fault(&list.span(), Problem::TooManyMacs(written.len()));
+    }
+    let mut known = Vec::new();
+    for item in written {
+        let problem = match Mac::parse(item.get_ref()) {
+            None => Problem::NoMac(item.get_ref().clone()),
+            Some(mac) if !mac.is_unicast() => Problem::GroupMac(mac),
+            Some(mac) if known.contains(&mac) => Problem::DuplicateMac(mac),
+            Some(mac) => {
+                known.push(mac);
+                continue;
+            }
+        };
+        report.fault(&item.span(), problem);
+    }
+    known
 }
 
 fn ports(list: &Spanned<Vec<Spanned<i64>>>, report: &mut Report) -> Option<Vec<u16>> {

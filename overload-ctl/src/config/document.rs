@@ -9,21 +9,23 @@ use toml::Spanned;
 pub(super) struct Document {
     pub instance: Option<Spanned<String>>,
     pub mode: Option<Spanned<String>>,
-    pub interface: InterfaceTable,
+    pub ports: Option<Spanned<Vec<Spanned<i64>>>>,
+    #[serde(default, rename = "interface")]
+    pub interfaces: Vec<Spanned<InterfaceTable>>,
     #[serde(default)]
     pub metrics: MetricsTable,
     #[serde(default, rename = "destination")]
     pub destinations: Vec<Spanned<DestinationTable>>,
 }
 
-/// `[interface]`
+/// `[[interface]]`
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InterfaceTable {
     pub name: Spanned<String>,
     pub attach: Option<Spanned<String>>,
     pub addresses: Option<Spanned<Vec<Spanned<String>>>>,
-    pub ports: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub macs: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 /// `[metrics]`
@@ -58,6 +60,7 @@ pub(super) const KEYS: &[&str] = &[
     "attach",
     "addresses",
     "ports",
+    "macs",
     "listen",
     "allow_remote",
     "host",

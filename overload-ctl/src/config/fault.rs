@@ -2,17 +2,19 @@
 
 use std::{
     fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::Range,
     path::{Path, PathBuf},
 };
 
-use overload_common::abi::{MAX_ADDRESSES, MAX_CONTROLS};
+use overload_common::abi::{INTERFACE_SLOTS, MAX_ADDRESSES, MAX_CONTROLS, MAX_MACS};
 use thiserror::Error;
 
 use super::{
     HostFault, MAX_BURST, MAX_DESTINATION_NAME, MAX_INSTANCE_NAME, MAX_INTERFACE_NAME, MAX_RATE,
     document::KEYS,
 };
+use crate::mac::Mac;
 
 /// A place in a text, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,24 +82,58 @@ pub enum Problem {
         "interface name {0:?} has more than {MAX_INTERFACE_NAME} bytes; write a name that `ip link` shows"
     )]
     InterfaceLong(String),
-    #[error("interface name {0:?} contains a blank or '/'; write a name that `ip link` shows")]
+    #[error(
+        "interface name {0:?} cannot be one, it has a blank, '/' or ':', or dots alone; write a name that `ip link` shows"
+    )]
     InterfaceCharacter(String),
-    #[error("addresses is empty; leave the key out to protect the interface's own IPv4 addresses")]
+    #[error("no interface is named; add an [[interface]] table with its name")]
+    NoInterface,
+    #[error(
+        "[{0}] in single brackets is one table; write [[{0}]], also when there is only one of them"
+    )]
+    SingleTable(&'static str),
+    #[error("{found} interfaces are more than the {INTERFACE_SLOTS} of one instance; remove some")]
+    TooManyInterfaces { found: usize },
+    #[error("interface {name:?} is that of line {line}; remove one")]
+    DuplicateInterface { name: String, line: usize },
+    #[error("addresses is empty; leave the key out to protect the interface's own addresses")]
     NoAddresses,
     #[error(
         "{0} addresses are more than the {MAX_ADDRESSES} one interface can protect; remove some"
     )]
     TooManyAddresses(usize),
-    #[error("{0:?} is no IPv4 address; write it as four numbers, such as \"192.0.2.1\"")]
+    #[error("{0:?} is no IP address; write one such as \"192.0.2.1\" or \"2001:db8::1\"")]
     NoAddress(String),
-    #[error("{0:?} is an IPv6 address; this version protects IPv4 only, remove it")]
-    Ipv6Address(String),
+    #[error("address {0} has brackets, which belong to URIs; remove them")]
+    BracketedAddress(String),
+    #[error("address {0} has a prefix length; remove it, one address is protected, not a network")]
+    AddressPrefix(String),
+    #[error(
+        "address {address} has a scope id; remove %{zone}, the address belongs to the interface of its table"
+    )]
+    ScopedAddress { address: String, zone: String },
+    #[error("{v6} is an IPv4 address in IPv6 form; write {v4}")]
+    MappedAddress { v6: Ipv6Addr, v4: Ipv4Addr },
     #[error("{0} is a loopback address; its traffic crosses no network card, protect another")]
-    LoopbackAddress(std::net::Ipv4Addr),
+    LoopbackAddress(IpAddr),
     #[error("{0} is no address of one host; write the address that callers send to")]
-    NotUnicast(std::net::Ipv4Addr),
+    NotUnicast(IpAddr),
     #[error("address {0} stands twice; remove one")]
-    DuplicateAddress(std::net::Ipv4Addr),
+    DuplicateAddress(IpAddr),
+    #[error(
+        "{0} MAC addresses are more than the {max} that one interface can have beside its own; remove some", max = MAX_MACS - 1
+    )]
+    TooManyMacs(usize),
+    #[error("{0:?} is no MAC address; write six pairs of digits, such as \"02:00:00:00:00:05\"")]
+    NoMac(String),
+    #[error("{0} is no MAC address of one host; write the one that callers' frames are sent to")]
+    GroupMac(Mac),
+    #[error("MAC address {0} stands twice; remove one")]
+    DuplicateMac(Mac),
+    #[error(
+        "ports are those of all interfaces together; move the line to the top of the file, before the first table"
+    )]
+    PortsPlace,
     #[error("ports is empty; leave the key out to protect port 5060")]
     NoPorts,
     #[error("{0} is no UDP port; write a number from 1 to 65535")]
@@ -237,7 +273,8 @@ impl<'a> Report<'a> {
     /// What the TOML reader stopped at.
     pub(super) fn syntax(&mut self, error: &toml::de::Error) {
         let span = error.span().unwrap_or(0..0);
-        self.fault(&span, explain(error.message()));
+        let written = self.text.get(span.clone()).unwrap_or_default();
+        self.fault(&span, explain(error.message(), written));
     }
 
     pub(super) fn finish(mut self) -> (Vec<Fault>, Vec<Warning>) {
@@ -247,8 +284,18 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Sorts the reader's messages; those of `serde::de::Error` have a fixed form.
-fn explain(message: &str) -> Problem {
+/// Tables of which there may be several.
+const LISTED_TABLES: [&str; 2] = ["interface", "destination"];
+
+/// Sorts the reader's messages about what is `written`; those of `serde::de::Error` have a fixed form.
+fn explain(message: &str, written: &str) -> Problem {
+    let header = written.strip_prefix('[').and_then(|w| w.split_once(']'));
+    if message.starts_with("invalid type: map, expected a sequence")
+        && let Some(name) =
+            header.and_then(|(name, _)| LISTED_TABLES.into_iter().find(|t| *t == name.trim()))
+    {
+        return Problem::SingleTable(name);
+    }
     let message = message.trim().replace('\n', ", ");
     if let Some((key, known)) = message
         .strip_prefix("unknown field `")
@@ -298,6 +345,10 @@ fn wrong_type(message: &str) -> Option<Problem> {
 fn unknown_key(key: &str, known: &str) -> Problem {
     if key == "rate" {
         return Problem::BareRate;
+    }
+    // Ports of an interface were a key of version 0.1.
+    if key == "ports" && known.contains("`attach`") {
+        return Problem::PortsPlace;
     }
     let nearest = KEYS
         .iter()

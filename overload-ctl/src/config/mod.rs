@@ -11,13 +11,15 @@ mod host;
 use std::{
     fs,
     io::{self, Read as _},
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     str::Utf8Chunk,
 };
 
 use overload_common::abi::Mode;
 use thiserror::Error;
+
+use crate::mac::Mac;
 
 pub use check::is_instance_name;
 pub use fault::{Fault, Position, Problem, Warning, WarningKind};
@@ -79,17 +81,17 @@ pub struct Destination {
     pub limit: Limit,
 }
 
-/// The interface to protect.
+/// An interface to protect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Kernel's name.
     pub name: String,
     /// Attach mode asked for.
     pub attach: Attach,
-    /// Protected addresses; empty means the interface's own.
-    pub addresses: Vec<Ipv4Addr>,
-    /// Protected UDP ports.
-    pub ports: Vec<u16>,
+    /// Protected addresses; empty means the interface's own, as they change.
+    pub addresses: Vec<IpAddr>,
+    /// MAC addresses it answers for beside its own.
+    pub macs: Vec<Mac>,
 }
 
 /// A checked configuration.
@@ -99,8 +101,10 @@ pub struct Config {
     pub instance: String,
     /// What is done with verdicts.
     pub mode: Mode,
-    /// Where packets come in.
-    pub interface: Interface,
+    /// Protected UDP ports.
+    pub ports: Vec<u16>,
+    /// Where packets come in, at least one.
+    pub interfaces: Vec<Interface>,
     /// Address of the metrics listener.
     pub metrics_listen: SocketAddr,
     /// Destinations in order of precedence; the default one is last.

@@ -3,8 +3,9 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use super::*;
+use crate::mac::Mac;
 
-const INTERFACE: &str = "[interface]\nname = \"eth0\"\n";
+const INTERFACE: &str = "[[interface]]\nname = \"eth0\"\n";
 
 fn messages(text: &str) -> Vec<String> {
     match parse(Path::new("c.toml"), text.as_bytes()) {
@@ -43,12 +44,13 @@ fn defaults_are_those_of_the_documentation() {
         Config {
             instance: "default".to_owned(),
             mode: Mode::Enforce,
-            interface: Interface {
+            ports: vec![5060],
+            interfaces: vec![Interface {
                 name: "eth0".to_owned(),
                 attach: Attach::Native,
                 addresses: Vec::new(),
-                ports: vec![5060],
-            },
+                macs: Vec::new(),
+            }],
             metrics_listen: "127.0.0.1:9464".parse().expect("address"),
             destinations: vec![Destination {
                 name: "rest".to_owned(),
@@ -65,9 +67,10 @@ fn defaults_are_those_of_the_documentation() {
 #[test]
 fn every_key_is_read() {
     let (config, warnings) = accepted(
-        "instance = \"edge_1\"\nmode = \"shadow\"\n\
-         [interface]\nname = \"ens1f0\"\nattach = \"auto\"\n\
-         addresses = [\"192.0.2.1\", \"198.51.100.2\"]\nports = [5060, 5062]\n\
+        "instance = \"edge_1\"\nmode = \"shadow\"\nports = [5060, 5062]\n\
+         [[interface]]\nname = \"ens1f0\"\nattach = \"auto\"\n\
+         addresses = [\"192.0.2.1\", \"2001:DB8::2\"]\nmacs = [\"00:00:5e:00:01:05\"]\n\
+         [[interface]]\nname = \"ens1f0.100\"\nattach = \"generic\"\n\
          [metrics]\nlisten = \"192.0.2.1:80\"\nallow_remote = true\n\
          [[destination]]\nname = \"a\"\nhost = \"GW1.Example.net\"\nrate_per_second = 2000.0\n\
          [[destination]]\nname = \"b\"\nhost = \"gw2.example.net\"\nrate_per_second = 5\nburst = 12\n\
@@ -76,9 +79,18 @@ fn every_key_is_read() {
     assert_eq!(warnings, Vec::<String>::new());
     assert_eq!(config.instance, "edge_1");
     assert_eq!(config.mode, Mode::Shadow);
-    assert_eq!(config.interface.attach, Attach::Auto);
-    assert_eq!(config.interface.addresses.len(), 2);
-    assert_eq!(config.interface.ports, [5060, 5062]);
+    assert_eq!(config.ports, [5060, 5062]);
+    let [first, second] = &config.interfaces[..] else {
+        panic!("two interfaces: {:?}", config.interfaces);
+    };
+    assert_eq!((&*first.name, first.attach), ("ens1f0", Attach::Auto));
+    let addresses: Vec<String> = first.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["192.0.2.1", "2001:db8::2"]);
+    assert_eq!(first.macs, [Mac([0, 0, 0x5e, 0, 1, 5])]);
+    assert_eq!(
+        (&*second.name, second.attach),
+        ("ens1f0.100", Attach::Generic)
+    );
     assert_eq!(config.metrics_listen.to_string(), "192.0.2.1:80");
     let limits: Vec<Limit> = config.destinations.iter().map(|d| d.limit).collect();
     let rate = |rate_per_second, burst| Limit::Rate {
@@ -107,16 +119,31 @@ fn syntax_and_keys() {
             "c.toml:1:11: not valid TOML: unclosed table, expected `]`",
         ),
         (
-            "[interface]\nname = \"eth0\"\nname = \"eth1\"\n",
+            "[[interface]]\nname = \"eth0\"\nname = \"eth1\"\n",
             "c.toml:3:1: not valid TOML: duplicate key",
         ),
-        ("", "c.toml:1:1: key `interface` is missing; add it"),
         (
-            "[interface]\nattach = \"native\"\n",
+            "",
+            "c.toml:1:1: no interface is named; add an [[interface]] table with its name",
+        ),
+        (
+            "[interface]\nname = \"eth0\"\n",
+            "c.toml:1:1: [interface] in single brackets is one table; write [[interface]], also when there is only one of them",
+        ),
+        (
+            "[[interface]]\nname = \"eth0\"\n[destination]\nname = \"a\"\n",
+            "c.toml:3:1: [destination] in single brackets is one table; write [[destination]], also when there is only one of them",
+        ),
+        (
+            "[[interface]]\nname = \"eth0\"\nports = [5060]\n",
+            "c.toml:3:1: ports are those of all interfaces together; move the line to the top of the file, before the first table",
+        ),
+        (
+            "[[interface]]\nattach = \"native\"\n",
             "c.toml:1:1: key `name` is missing; add it",
         ),
         (
-            "[interface]\nname = 7\n",
+            "[[interface]]\nname = 7\n",
             "c.toml:2:8: the number 7 is of the wrong type; write a text in double quotes",
         ),
         (
@@ -124,12 +151,12 @@ fn syntax_and_keys() {
             "c.toml:1:1: unknown key `mod`; did you mean `mode`?",
         ),
         (
-            "[interface]\nname = \"eth0\"\nadresses = []\n",
+            "[[interface]]\nname = \"eth0\"\nadresses = []\n",
             "c.toml:3:1: unknown key `adresses`; did you mean `addresses`?",
         ),
         (
-            "[interface]\nname = \"eth0\"\nvlan = 7\n",
-            "c.toml:3:1: unknown key `vlan`; the keys known here are `name`, `attach`, `addresses`, `ports`",
+            "[[interface]]\nname = \"eth0\"\nvlan = 7\n",
+            "c.toml:3:1: unknown key `vlan`; the keys known here are `name`, `attach`, `addresses`, `macs`",
         ),
         (
             "[[destination]]\nname = \"a\"\nrate = 5\n",
@@ -155,12 +182,12 @@ fn a_wrong_type_is_told_in_plain_words() {
     };
     for (text, message) in [
         (
-            with_interface("ports = [5060.5]\n"),
-            "c.toml:3:10: the number 5060.5 is of the wrong type; write a whole number",
+            format!("ports = [5060.5]\n{INTERFACE}"),
+            "c.toml:1:10: the number 5060.5 is of the wrong type; write a whole number",
         ),
         (
-            with_interface("ports = 5060\n"),
-            "c.toml:3:9: the number 5060 is of the wrong type; write a list in square brackets",
+            format!("ports = 5060\n{INTERFACE}"),
+            "c.toml:1:9: the number 5060 is of the wrong type; write a list in square brackets",
         ),
         (
             with_interface("addresses = \"192.0.2.1\"\n"),
@@ -220,51 +247,51 @@ fn words_and_names() {
     );
     check_each(&[
         (
-            "mode = \"enfroce\"\n[interface]\nname = \"eth0\"\n",
+            "mode = \"enfroce\"\n[[interface]]\nname = \"eth0\"\n",
             "c.toml:1:8: unknown mode \"enfroce\"; valid are \"enforce\", \"shadow\" and \"bypass\"",
         ),
         (
-            "[interface]\nname = \"eth0\"\nattach = \"Native\"\n",
+            "[[interface]]\nname = \"eth0\"\nattach = \"Native\"\n",
             "c.toml:3:10: unknown attach mode \"Native\"; valid are \"native\", \"generic\" and \"auto\"",
         ),
         (
-            "instance = \"a.b\"\n[interface]\nname = \"eth0\"\n",
+            "instance = \"a.b\"\n[[interface]]\nname = \"eth0\"\n",
             "c.toml:1:12: instance \"a.b\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (
-            "instance = \"../x\"\n[interface]\nname = \"eth0\"\n",
+            "instance = \"../x\"\n[[interface]]\nname = \"eth0\"\n",
             "c.toml:1:12: instance \"../x\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (
-            "instance = \"\"\n[interface]\nname = \"eth0\"\n",
+            "instance = \"\"\n[[interface]]\nname = \"eth0\"\n",
             "c.toml:1:12: instance \"\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (&long, &long_message),
         (
-            "instance = \"-x\"\n[interface]\nname = \"eth0\"\n",
+            "instance = \"-x\"\n[[interface]]\nname = \"eth0\"\n",
             "c.toml:1:12: instance \"-x\" cannot name a directory; use 1 to 32 letters, digits, '-' or '_', and no '-' first",
         ),
         (
-            "[interface]\nname = \"\"\n",
+            "[[interface]]\nname = \"\"\n",
             "c.toml:2:8: interface name is empty; write a name that `ip link` shows",
         ),
         (
-            "[interface]\nname = \"abcdefghijklmnop\"\n",
+            "[[interface]]\nname = \"abcdefghijklmnop\"\n",
             "c.toml:2:8: interface name \"abcdefghijklmnop\" has more than 15 bytes; write a name that `ip link` shows",
         ),
         (
-            "[interface]\nname = \"eth 0\"\n",
-            "c.toml:2:8: interface name \"eth 0\" contains a blank or '/'; write a name that `ip link` shows",
+            "[[interface]]\nname = \"eth 0\"\n",
+            "c.toml:2:8: interface name \"eth 0\" cannot be one, it has a blank, '/' or ':', or dots alone; write a name that `ip link` shows",
         ),
     ]);
 }
 
 #[test]
-fn addresses_and_ports() {
+fn addresses_and_macs() {
     for (list, message) in [
         (
             "addresses = []",
-            "c.toml:3:13: addresses is empty; leave the key out to protect the interface's own IPv4 addresses",
+            "c.toml:3:13: addresses is empty; leave the key out to protect the interface's own addresses",
         ),
         (
             "addresses = [\"192.0.2.1\", \"192.0.2.2\", \"192.0.2.3\", \"192.0.2.4\", \"192.0.2.5\", \"192.0.2.6\", \"192.0.2.7\", \"192.0.2.8\", \"192.0.2.9\"]",
@@ -272,15 +299,39 @@ fn addresses_and_ports() {
         ),
         (
             "addresses = [\"192.0.2\"]",
-            "c.toml:3:14: \"192.0.2\" is no IPv4 address; write it as four numbers, such as \"192.0.2.1\"",
-        ),
-        (
-            "addresses = [\"2001:db8::1\"]",
-            "c.toml:3:14: \"2001:db8::1\" is an IPv6 address; this version protects IPv4 only, remove it",
+            "c.toml:3:14: \"192.0.2\" is no IP address; write one such as \"192.0.2.1\" or \"2001:db8::1\"",
         ),
         (
             "addresses = [\"[2001:db8::1]\"]",
-            "c.toml:3:14: \"[2001:db8::1]\" is an IPv6 address; this version protects IPv4 only, remove it",
+            "c.toml:3:14: address 2001:db8::1 has brackets, which belong to URIs; remove them",
+        ),
+        (
+            "addresses = [\"192.0.2.1/24\"]",
+            "c.toml:3:14: address 192.0.2.1 has a prefix length; remove it, one address is protected, not a network",
+        ),
+        (
+            "addresses = [\"fe80::1%eth0\"]",
+            "c.toml:3:14: address fe80::1 has a scope id; remove %eth0, the address belongs to the interface of its table",
+        ),
+        (
+            "addresses = [\"::ffff:192.0.2.1\"]",
+            "c.toml:3:14: ::ffff:192.0.2.1 is an IPv4 address in IPv6 form; write 192.0.2.1",
+        ),
+        (
+            "addresses = [\"::1\"]",
+            "c.toml:3:14: ::1 is a loopback address; its traffic crosses no network card, protect another",
+        ),
+        (
+            "addresses = [\"::\"]",
+            "c.toml:3:14: :: is no address of one host; write the address that callers send to",
+        ),
+        (
+            "addresses = [\"ff02::1\"]",
+            "c.toml:3:14: ff02::1 is no address of one host; write the address that callers send to",
+        ),
+        (
+            "addresses = [\"2001:db8::1\", \"2001:DB8:0::1\"]",
+            "c.toml:3:29: address 2001:db8::1 stands twice; remove one",
         ),
         (
             "addresses = [\"127.0.0.1\"]",
@@ -303,28 +354,72 @@ fn addresses_and_ports() {
             "c.toml:3:27: address 192.0.2.1 stands twice; remove one",
         ),
         (
-            "ports = []",
-            "c.toml:3:9: ports is empty; leave the key out to protect port 5060",
+            "macs = [\"02:00:00:00:00\"]",
+            "c.toml:3:9: \"02:00:00:00:00\" is no MAC address; write six pairs of digits, such as \"02:00:00:00:00:05\"",
         ),
         (
-            "ports = [0]",
-            "c.toml:3:10: 0 is no UDP port; write a number from 1 to 65535",
+            "macs = [\"01:00:5e:00:00:01\"]",
+            "c.toml:3:9: 01:00:5e:00:00:01 is no MAC address of one host; write the one that callers' frames are sent to",
         ),
         (
-            "ports = [5060, 65536]",
-            "c.toml:3:16: 65536 is no UDP port; write a number from 1 to 65535",
+            "macs = [\"02:00:00:00:00:05\", \"02:00:00:00:00:05\"]",
+            "c.toml:3:30: MAC address 02:00:00:00:00:05 stands twice; remove one",
         ),
         (
-            "ports = [-1]",
-            "c.toml:3:10: -1 is no UDP port; write a number from 1 to 65535",
-        ),
-        (
-            "ports = [5060, 5060]",
-            "c.toml:3:16: port 5060 stands twice; remove one",
+            "macs = [\"02:00:00:00:00:01\", \"02:00:00:00:00:02\", \"02:00:00:00:00:03\", \"02:00:00:00:00:04\"]",
+            "c.toml:3:8: 4 MAC addresses are more than the 3 that one interface can have beside its own; remove some",
         ),
     ] {
         assert_eq!(messages(&with_interface(list)), [message]);
     }
+}
+
+#[test]
+fn ports_of_the_instance() {
+    for (list, message) in [
+        (
+            "ports = []",
+            "c.toml:1:9: ports is empty; leave the key out to protect port 5060",
+        ),
+        (
+            "ports = [0]",
+            "c.toml:1:10: 0 is no UDP port; write a number from 1 to 65535",
+        ),
+        (
+            "ports = [5060, 65536]",
+            "c.toml:1:16: 65536 is no UDP port; write a number from 1 to 65535",
+        ),
+        (
+            "ports = [-1]",
+            "c.toml:1:10: -1 is no UDP port; write a number from 1 to 65535",
+        ),
+        (
+            "ports = [5060, 5060]",
+            "c.toml:1:16: port 5060 stands twice; remove one",
+        ),
+    ] {
+        assert_eq!(messages(&format!("{list}\n{INTERFACE}")), [message]);
+    }
+}
+
+#[test]
+fn interfaces_are_bounded_and_have_different_names() {
+    let many = |count: usize| {
+        let mut text = String::new();
+        for i in 0..count {
+            let _ = writeln!(text, "[[interface]]\nname = \"eth{i}\"");
+        }
+        text
+    };
+    assert_eq!(accepted(&many(16)).0.interfaces.len(), 16);
+    assert_eq!(
+        messages(&many(18)),
+        ["c.toml:33:1: 18 interfaces are more than the 16 of one instance; remove some"]
+    );
+    assert_eq!(
+        messages(&format!("{INTERFACE}{INTERFACE}")),
+        ["c.toml:4:8: interface \"eth0\" is that of line 2; remove one"]
+    );
 }
 
 #[test]
@@ -533,7 +628,7 @@ fn number_of_destinations_is_bounded() {
 
 #[test]
 fn all_faults_of_a_file_are_reported_in_order_of_place() {
-    let text = "mode = \"on\"\n[interface]\nname = \"\"\nports = [0, 70000]\n[[destination]]\nname = \"a\"\nhost = \"é\"\nrate_per_second = -5\nburst = 0\n";
+    let text = "mode = \"on\"\nports = [0, 70000]\n[[interface]]\nname = \"\"\n[[destination]]\nname = \"a\"\nhost = \"é\"\nrate_per_second = -5\nburst = 0\n";
     let places: Vec<String> = messages(text)
         .iter()
         .map(|m| m.split(' ').next().unwrap_or_default().to_owned())
@@ -542,9 +637,9 @@ fn all_faults_of_a_file_are_reported_in_order_of_place() {
         places,
         [
             "c.toml:1:8:",
-            "c.toml:3:8:",
-            "c.toml:4:10:",
-            "c.toml:4:13:",
+            "c.toml:2:10:",
+            "c.toml:2:13:",
+            "c.toml:4:8:",
             "c.toml:7:8:",
             "c.toml:8:19:",
             "c.toml:9:9:"
@@ -554,7 +649,7 @@ fn all_faults_of_a_file_are_reported_in_order_of_place() {
 
 #[test]
 fn columns_count_characters() {
-    let text = "instance = \"é.\" # é\n[interface]\nname = \"eth0\" #é\naddresses = [\"é\", \"127.0.0.1\"]\n";
+    let text = "instance = \"é.\" # é\n[[interface]]\nname = \"eth0\" #é\naddresses = [\"é\", \"127.0.0.1\"]\n";
     let found = messages(text);
     assert!(found[2].starts_with("c.toml:4:19: "), "{found:?}");
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    net::Ipv4Addr,
     sync::atomic::Ordering,
 };
 
@@ -17,15 +16,13 @@ use overload_common::abi::{
 use super::{
     counters,
     filter::{FilterError, GENERATION_WORD, Identity, SCHEMA_WORD},
-    interface::Interface,
     mapped::write_control,
     maps::{Maps, map_error},
+    protect::Protected,
     tables,
 };
 use crate::{config::Config, state::State};
 
-/// Entry of the one interface of an instance.
-pub const INTERFACE_SLOT: u32 = 0;
 /// `BPF_NOEXIST`: two hosts with one hash must not pass unseen.
 const BPF_NOEXIST: u64 = 1;
 
@@ -33,10 +30,8 @@ const BPF_NOEXIST: u64 = 1;
 pub struct Plan<'a> {
     /// What is wanted.
     pub config: &'a Config,
-    /// The interface it names.
-    pub interface: &'a Interface,
-    /// The addresses to protect.
-    pub addresses: &'a [Ipv4Addr],
+    /// What its interfaces are, each with its entry of map INTERFACES.
+    pub interfaces: &'a [(u32, Protected)],
     /// Names of the controls of an earlier run, if they are those of its tables.
     pub earlier: Option<&'a State>,
 }
@@ -44,9 +39,7 @@ pub struct Plan<'a> {
 /// Puts a configuration in force on maps that may be in use: the tables of the next generation are
 /// written beside those in force, and one word switches over. Gives the control of each destination.
 pub fn apply(maps: &mut Maps, plan: &Plan<'_>) -> Result<Vec<u32>, FilterError> {
-    let Plan {
-        config, interface, ..
-    } = plan;
+    let config = plan.config;
     let generation = maps.instance.words(0)[GENERATION_WORD].load(Ordering::Acquire);
     let in_force = Identity {
         filter_id: maps.instance_id,
@@ -67,11 +60,10 @@ pub fn apply(maps: &mut Maps, plan: &Plan<'_>) -> Result<Vec<u32>, FilterError> 
         .collect();
     let controls = tables::assign_controls(&config.destinations, &earlier);
 
-    let record = tables::interface_record(interface, plan.addresses, config.mode);
-    maps.interfaces
-        .set(INTERFACE_SLOT, record, 0)
-        .map_err(map_error("write", "INTERFACES"))?;
-    for (index, word) in (0..).zip(tables::port_bitmap(&config.interface.ports)) {
+    for (slot, protected) in plan.interfaces {
+        maps.set_interface(*slot, protected.record(config.mode))?;
+    }
+    for (index, word) in (0..).zip(tables::port_bitmap(&config.ports)) {
         maps.ports
             .set(index, word, 0)
             .map_err(map_error("write", "PORTS"))?;

@@ -1,13 +1,14 @@
 //! Puts the program on an interface, or says in one sentence why not.
 
-use std::{io, os::fd::BorrowedFd};
+use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
-use aya::programs::loaded_programs;
+use aya::programs::{ProgramInfo, loaded_programs};
 use thiserror::Error;
 
 use super::{
     interface::{AttachMode, AttachedProgram, Interface},
     link::{Link, LinkInfo, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE},
+    protect::left_out,
 };
 use crate::config::Attach;
 
@@ -30,7 +31,7 @@ pub enum AttachError {
     },
     /// The driver has no XDP.
     #[error(
-        "the driver of interface {0} cannot run XDP programs; write attach = \"generic\" or \"auto\" under [interface]"
+        "the driver of interface {0} cannot run XDP programs; write attach = \"generic\" or \"auto\" in its [[interface]] table"
     )]
     NativeUnsupported(String),
     /// The driver cannot hold such packets in one piece.
@@ -53,14 +54,14 @@ pub enum AttachError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The instance protects another interface.
+    /// The link is of another network namespace.
     #[error(
-        "this instance is attached to the interface with number {found}, not to {wanted}; end that with `overload-ctl detach`, or choose another instance name"
+        "this instance is attached to {wanted} (number {found}) of another network namespace; run this there, or choose another instance name"
     )]
-    OtherInterface {
+    OtherNamespace {
         /// Number of the interface it is on.
         found: u32,
-        /// Name of the one in the configuration.
+        /// The interface of this namespace with that number.
         wanted: String,
     },
     /// A link keeps its mode.
@@ -99,6 +100,30 @@ pub enum Notice {
         "{0} is a veth: in native mode its replies arrive only if the other end has an XDP program too, or use attach = \"generic\""
     )]
     VethPeer(String),
+    /// There is nothing to protect.
+    #[error("{0} has no address yet: nothing on it is judged until it gets one")]
+    NoAddress(String),
+    /// More addresses than the filter compares.
+    #[error("{}", left_out(interface, addresses))]
+    LeftOut {
+        /// The interface.
+        interface: String,
+        /// Those not protected.
+        addresses: Vec<IpAddr>,
+    },
+    /// VLAN tags are taken off before the filter.
+    #[error(
+        "{interface} takes VLAN tags off before the filter sees them, so answers to requests for {vlans} would leave untagged; keep the tags: ethtool -K {interface} rxvlan off"
+    )]
+    HiddenTags {
+        /// The interface.
+        interface: String,
+        /// Its VLAN interfaces.
+        vlans: String,
+    },
+    /// An interface is no longer configured.
+    #[error("{0} is no longer configured: the filter is off it")]
+    Released(String),
     /// An earlier run's filter was there.
     #[error(
         "took over without a gap from the filter that an earlier run left on {0}; its counters and its memory of transactions go on"
@@ -158,7 +183,7 @@ pub fn check_takeover(
         .program
         .filter(|p| link.ifindex == interface.index && p.id == link.program_id);
     let Some(AttachedProgram { mode, .. }) = ours else {
-        return Err(AttachError::OtherInterface {
+        return Err(AttachError::OtherNamespace {
             found: link.ifindex,
             wanted: interface.name.clone(),
         });
@@ -213,10 +238,15 @@ fn owner(program: &str) -> &'static str {
     }
 }
 
-fn program_name(id: u32) -> String {
+/// The loaded program with this number.
+pub fn program_info(id: u32) -> Option<ProgramInfo> {
     loaded_programs()
         .filter_map(Result::ok)
         .find(|program| program.id() == id)
+}
+
+fn program_name(id: u32) -> String {
+    program_info(id)
         .and_then(|program| program.name_as_str().map(str::to_owned))
         .unwrap_or_else(|| "unknown".to_owned())
 }
@@ -224,14 +254,16 @@ fn program_name(id: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mac::Mac;
 
     fn interface(mtu: u32, program: Option<AttachedProgram>) -> Interface {
         Interface {
             name: "eth0".to_owned(),
             index: 9,
-            mac: [2; 6],
+            mac: Mac([2; 6]),
             mtu,
             is_veth: false,
+            vlans: Vec::new(),
             addresses: Vec::new(),
             program,
         }
@@ -244,7 +276,7 @@ mod tests {
         };
         assert_eq!(
             explain(libc::EOPNOTSUPP, 1500),
-            "the driver of interface eth0 cannot run XDP programs; write attach = \"generic\" or \"auto\" under [interface]"
+            "the driver of interface eth0 cannot run XDP programs; write attach = \"generic\" or \"auto\" in its [[interface]] table"
         );
         let busy = AttachError::Busy {
             interface: "eth0".to_owned(),
@@ -292,7 +324,7 @@ mod tests {
         for (link, interface) in [(link, &foreign), (elsewhere, &native)] {
             let error = check_takeover(link, interface, Attach::Native).expect_err("not ours");
             assert!(
-                matches!(error, AttachError::OtherInterface { .. }),
+                matches!(error, AttachError::OtherNamespace { .. }),
                 "{error}"
             );
         }

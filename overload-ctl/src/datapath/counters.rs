@@ -61,13 +61,13 @@ impl Counters {
     }
 }
 
-/// What is done with verdicts on the interface.
+/// What is done with verdicts on all interfaces; where they differ, the most lenient.
 pub fn mode(maps: &Maps) -> Result<Mode, MapsError> {
-    let record = maps
-        .interfaces
-        .get(&0, 0)
-        .map_err(map_error("read", "INTERFACES"))?;
-    Ok(Mode::from_raw(record.mode))
+    let records = maps.interface_records()?;
+    let used = records.iter().filter(|record| record.ifindex != 0);
+    Ok(Mode::from_raw(
+        used.map(|record| record.mode).min().unwrap_or_default(),
+    ))
 }
 
 fn controls(maps: &Maps) -> Result<Vec<Control>, MapsError> {

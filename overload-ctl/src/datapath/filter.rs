@@ -1,25 +1,26 @@
 //! A filter instance that is there: watched, changed and ended.
 
-use std::{io, sync::atomic::Ordering};
+use std::{io, net::IpAddr, sync::atomic::Ordering};
 
-use aya::programs::{ProgramError, loaded_programs};
+use aya::programs::ProgramError;
 use overload_common::abi::{
-    InstanceRecord, KEY_TAG_EPOCH_0, KEY_TAG_EPOCH_1, KeyRecord, MAX_ADDRESSES, Mode, SCHEMA,
+    InstanceRecord, KEY_TAG_EPOCH_0, KEY_TAG_EPOCH_1, KeyRecord, Mode, SCHEMA,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    apply::INTERFACE_SLOT,
-    attach::AttachError,
+    attach::{AttachError, program_info},
     capability::{self, MissingCapability},
     counters::Counters,
-    interface::{self, AttachMode, Interface, InterfaceError},
+    interface::{self, AttachMode, InterfaceError},
     link::Link,
     maps::{Maps, MapsError, map_error},
     object::LoadError,
     pins::{Lock, PinError, Pins, pid_note},
+    protect::{Protected, addresses_of},
 };
+use crate::config;
 
 /// Words of [`InstanceRecord`].
 pub(super) const SCHEMA_WORD: usize = std::mem::offset_of!(InstanceRecord, schema) / 8;
@@ -47,14 +48,8 @@ pub enum FilterError {
     Maps(#[from] MapsError),
     #[error(transparent)]
     Attach(#[from] AttachError),
-    #[error(
-        "interface {0} has no IPv4 address to protect; give it one, or write addresses under [interface]"
-    )]
-    NoAddress(String),
-    #[error(
-        "interface {interface} has {found} IPv4 addresses, more than the {MAX_ADDRESSES} that can be protected; write those that callers send to under [interface] as addresses"
-    )]
-    TooManyAddresses { interface: String, found: usize },
+    #[error("interface {other} is {interface} under another name; write one [[interface]] for it")]
+    SameInterface { interface: String, other: String },
     #[error("cannot {action} the pinned link: {source}")]
     Link {
         action: &'static str,
@@ -68,35 +63,54 @@ pub enum FilterError {
     Random(#[from] getrandom::Error),
 }
 
-/// Why a filter that is there does not work.
+/// Why a filter that is there does not work on an interface.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum Unhealthy {
-    #[error("the program is no longer on its interface")]
-    Detached,
+    #[error("the program is no longer on interface {0}")]
+    Detached(String),
     #[error(
-        "interface number {0} of this network namespace does not carry the program; run this in the namespace of the protected interface"
+        "{name} (number {index}) of this network namespace does not carry the program; run this in the namespace of the protected interface"
     )]
-    NotOnInterface(u32),
+    NotOnInterface { name: String, index: u32 },
     #[error("the maps have schema {0}, not {SCHEMA}")]
     Schema(u64),
-    #[error(
-        "the program on the interface uses other maps than those pinned; start `overload-ctl run` again"
-    )]
-    OtherMaps,
-    #[error("cannot ask the kernel about the link: {0}")]
-    Link(#[from] io::Error),
+    #[error("the program on {0} uses other maps than those pinned; start `overload-ctl run` again")]
+    OtherMaps(String),
+    #[error("cannot ask the kernel about the link to {name}: {source}")]
+    Link { name: String, source: io::Error },
     #[error(transparent)]
     Interface(#[from] InterfaceError),
+    #[error(transparent)]
+    Maps(#[from] MapsError),
 }
 
-/// Where a working filter is.
-#[derive(Clone, Debug)]
+/// One interface of an instance.
+#[derive(Debug)]
 pub struct Attachment {
-    /// The interface.
-    pub interface: Interface,
+    /// Its name; the one it had when the filter was attached, when it is not found now.
+    pub name: String,
+    /// Where the program runs and what it protects, or why the filter does not work there.
+    pub state: Result<Working, Unhealthy>,
+}
+
+/// The filter on an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Working {
     /// Where the program runs.
     pub mode: AttachMode,
+    /// What it protects.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What is wrong, each thing once: most are about one interface, some about all.
+pub fn faults(attachments: &[Attachment]) -> Option<String> {
+    let mut faults: Vec<String> = attachments
+        .iter()
+        .filter_map(|attachment| attachment.state.as_ref().err().map(ToString::to_string))
+        .collect();
+    faults.dedup();
+    (!faults.is_empty()).then(|| faults.join("; "))
 }
 
 /// Tells the tables in force from all others, as long as the kernel runs.
@@ -120,7 +134,9 @@ pub struct NamedControl {
 /// A filter instance that is there, whether or not a controller runs.
 pub struct Filter {
     pub(super) maps: Maps,
-    pub(super) link: Link,
+    /// By interface name.
+    pub(super) links: Vec<(String, Link)>,
+    pub(super) pins: Pins,
 }
 
 impl Filter {
@@ -129,15 +145,16 @@ impl Filter {
         capability::check()?;
         let pins = Pins::of(instance);
         pins.check()?;
-        let link = match Link::open(&pins.link()) {
-            Ok(link) => link,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(PinError::Absent(instance.to_owned()).into());
-            }
-            Err(source) => return Err(link_error("open")(source)),
-        };
+        let mut links = Vec::new();
+        for name in pins.interfaces()? {
+            let link = Link::open(&pins.link(&name)).map_err(link_error("open"))?;
+            links.push((name, link));
+        }
+        if links.is_empty() {
+            return Err(PinError::Absent(instance.to_owned()).into());
+        }
         let maps = Maps::open(&pins.maps())?;
-        Ok(Self { maps, link })
+        Ok(Self { maps, links, pins })
     }
 
     /// Which tables are in force.
@@ -153,43 +170,67 @@ impl Filter {
         Counters::read(&self.maps)
     }
 
-    /// Where the filter is, or why it does not work.
-    pub async fn attachment(&self) -> Result<Attachment, Unhealthy> {
+    /// Each interface, and whether the filter works there.
+    pub async fn attachments(&self) -> Vec<Attachment> {
+        let mut attachments = Vec::new();
+        for (name, link) in &self.links {
+            let mut name = name.clone();
+            let state = self.working(&mut name, link).await;
+            attachments.push(Attachment { name, state });
+        }
+        attachments
+    }
+
+    /// Corrects the name to the present one.
+    async fn working(&self, name: &mut String, link: &Link) -> Result<Working, Unhealthy> {
         let schema = self.instance_word(SCHEMA_WORD);
         if schema != SCHEMA {
             return Err(Unhealthy::Schema(schema));
         }
-        let link = self.link.info()?;
+        let link = link.info().map_err(|source| Unhealthy::Link {
+            name: name.clone(),
+            source,
+        })?;
         if link.ifindex == 0 {
-            return Err(Unhealthy::Detached);
+            return Err(Unhealthy::Detached(name.clone()));
         }
         let interface = interface::by_index(link.ifindex).await?;
-        let Some(program) = interface.program.filter(|p| p.id == link.program_id) else {
-            return Err(Unhealthy::NotOnInterface(interface.index));
+        let (index, program) = (interface.index, interface.program);
+        *name = interface.name;
+        let Some(program) = program.filter(|p| p.id == link.program_id) else {
+            let name = name.clone();
+            return Err(Unhealthy::NotOnInterface { name, index });
         };
-        let map_ids = loaded_programs()
-            .filter_map(Result::ok)
-            .find(|p| p.id() == link.program_id)
-            .and_then(|p| p.map_ids().ok().flatten());
+        let map_ids = program_info(link.program_id).and_then(|p| p.map_ids().ok().flatten());
         if map_ids.is_some_and(|ids| !ids.contains(&self.maps.instance_id)) {
-            return Err(Unhealthy::OtherMaps);
+            return Err(Unhealthy::OtherMaps(name.clone()));
         }
-        Ok(Attachment {
-            interface,
+        let records = self.maps.interface_records()?;
+        let record = records.iter().find(|record| record.ifindex == index);
+        Ok(Working {
             mode: program.mode,
+            addresses: record.map(addresses_of).unwrap_or_default(),
         })
     }
 
     /// Changes what is done with verdicts, from the next packet on.
-    pub fn set_mode(&mut self, mode: Mode) -> Result<(), MapsError> {
-        let interfaces = &mut self.maps.interfaces;
-        let mut record = interfaces
-            .get(&INTERFACE_SLOT, 0)
-            .map_err(map_error("read", "INTERFACES"))?;
-        record.mode = mode as u32;
-        interfaces
-            .set(INTERFACE_SLOT, record, 0)
-            .map_err(map_error("write", "INTERFACES"))
+    pub fn set_mode(&mut self, mode: Mode) -> Result<(), FilterError> {
+        let _records = self.pins.lock_records()?;
+        for (slot, mut record) in (0..).zip(self.maps.interface_records()?) {
+            if record.ifindex != 0 {
+                record.mode = mode as u32;
+                self.maps.set_interface(slot, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes what is protected on an interface, from the next packet on.
+    pub(super) fn protect(&mut self, slot: u32, protected: &Protected) -> Result<(), FilterError> {
+        let _records = self.pins.lock_records()?;
+        let mode = self.maps.interface_record(slot)?.mode;
+        let record = protected.record(Mode::from_raw(mode));
+        Ok(self.maps.set_interface(slot, record)?)
     }
 
     /// Makes a new tag key and lets new tags use it. The key before the last one is forgotten, so calls
@@ -221,16 +262,30 @@ impl Filter {
 pub struct Owned {
     /// The filter.
     pub filter: Filter,
-    pub(super) pins: Pins,
+    /// Its interfaces, in the order of the configuration.
+    pub attached: Vec<Attached>,
     pub(super) _lock: Lock,
 }
 
+/// An interface of a running controller.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    /// Its entry of map INTERFACES.
+    pub(super) slot: u32,
+    /// What is configured for it.
+    pub(super) wanted: config::Interface,
+    /// What is protected there.
+    pub protected: Protected,
+    /// Where the program runs.
+    pub mode: AttachMode,
+}
+
 impl Owned {
-    /// Ends the filter: takes it off the interface and removes its pins.
+    /// Ends the filter: takes it off its interfaces and removes its pins.
     pub fn remove(self) -> Result<(), PinError> {
-        self.pins.remove_link()?;
+        let pins = self.filter.pins.clone();
         drop(self.filter);
-        self.pins.remove_rest()
+        pins.remove_all()
     }
 }
 
@@ -241,8 +296,8 @@ pub enum Removed {
     Nothing,
     /// Files of a filter that was on no interface any more.
     Remains,
-    /// A filter that was on the interface with this number.
-    Filter(u32),
+    /// A filter that was on these interfaces.
+    Filter(Vec<String>),
 }
 
 /// Ends an instance that no controller steers, however much of it is left.
@@ -257,15 +312,22 @@ pub fn remove(instance: &str) -> Result<Removed, FilterError> {
         }
         Err(error) => return Err(error.into()),
     };
-    // Holding the link makes its removal take effect before this function ends.
-    let link = Link::open(&pins.link()).ok();
-    let info = link.as_ref().and_then(|link| link.info().ok());
-    pins.remove_link()?;
-    drop(link);
-    pins.remove_rest()?;
-    Ok(match info {
-        Some(info) if info.ifindex != 0 => Removed::Filter(info.ifindex),
-        _ => Removed::Remains,
+    let mut links = Vec::new();
+    for name in pins.interfaces()? {
+        let Ok(link) = Link::open(&pins.link(&name)) else {
+            continue;
+        };
+        if link.info().is_ok_and(|info| info.ifindex != 0) {
+            links.push((name, link));
+        }
+    }
+    pins.remove_all()?;
+    // The last holders: the program is off when this returns.
+    let names: Vec<String> = links.into_iter().map(|(name, _link)| name).collect();
+    Ok(if names.is_empty() {
+        Removed::Remains
+    } else {
+        Removed::Filter(names)
     })
 }
 

@@ -132,6 +132,32 @@ impl Maps {
     }
 }
 
+/// Entries of map INTERFACES.
+impl Maps {
+    /// All of them; those not in use are zero.
+    pub fn interface_records(&self) -> Result<[InterfaceRecord; INTERFACE_SLOTS], MapsError> {
+        let mut records = [InterfaceRecord::default(); INTERFACE_SLOTS];
+        for (slot, record) in (0..).zip(&mut records) {
+            *record = self.interface_record(slot)?;
+        }
+        Ok(records)
+    }
+
+    /// One of them.
+    pub fn interface_record(&self, slot: u32) -> Result<InterfaceRecord, MapsError> {
+        self.interfaces
+            .get(&slot, 0)
+            .map_err(map_error("read", "INTERFACES"))
+    }
+
+    /// Writes one. Nobody else may change it meanwhile: [`super::pins::Pins::lock_records`].
+    pub fn set_interface(&mut self, slot: u32, record: InterfaceRecord) -> Result<(), MapsError> {
+        self.interfaces
+            .set(slot, record, 0)
+            .map_err(map_error("write", "INTERFACES"))
+    }
+}
+
 fn open(directory: &Path, name: &'static str, entries: usize) -> Result<MapData, MapsError> {
     let map = MapData::from_pin(directory.join(name)).map_err(map_error("open", name))?;
     let found = map

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /sys/fs/bpf/overload/<instance>/maps/<MAP>   every map
-//! /sys/fs/bpf/overload/<instance>/link         the program on its interface
+//! /sys/fs/bpf/overload/<instance>/links/<IF>   the program on an interface, for `.` in its name `:`
 //! /sys/fs/bpf/overload/<instance>/maps_new/    the other set of maps while one replaces the other
 //! ```
 //!
@@ -108,9 +108,58 @@ impl Pins {
         self.directory.join("maps_new")
     }
 
-    /// The pinned link.
-    pub fn link(&self) -> PathBuf {
+    /// Directory of the pinned links.
+    fn links(&self) -> PathBuf {
+        self.directory.join("links")
+    }
+
+    /// The pinned link to an interface. The BPF file system takes no dots, interface names no colons.
+    pub fn link(&self, interface: &str) -> PathBuf {
+        self.links().join(interface.replace('.', ":"))
+    }
+
+    /// Names of the interfaces that have a pinned link, sorted.
+    pub fn interfaces(&self) -> Result<Vec<String>, PinError> {
+        let directory = self.links();
+        let failed = || failed("read", &directory);
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed()(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed())?.file_name();
+            names.push(name.to_string_lossy().replace(':', "."));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The one link of an instance that version 0.1 left.
+    pub fn single_link(&self) -> PathBuf {
         self.directory.join("link")
+    }
+
+    /// Puts it where this version keeps links.
+    pub fn adopt_single_link(&self, interface: &str) -> Result<(), PinError> {
+        let single = self.single_link();
+        fs::rename(&single, self.link(interface)).map_err(failed("rename", &single))
+    }
+
+    /// Removes it when its interface is gone.
+    pub fn remove_single_link(&self) -> Result<(), PinError> {
+        remove_file(&self.single_link())
+    }
+
+    /// Keeps others from changing an interface's record until it is dropped: the controller follows
+    /// addresses, while `bypass` changes the mode.
+    pub fn lock_records(&self) -> Result<Lock, PinError> {
+        let directory = self.links();
+        let open = File::open(&directory).map_err(failed("open", &directory))?;
+        Flock::lock(open, FlockArg::LockExclusive)
+            .map(Lock)
+            .map_err(|(_, errno)| failed("lock", &directory)(errno.into()))
     }
 
     /// Makes the instance's directory, mounting the file system if need be, and locks it.
@@ -123,7 +172,9 @@ impl Pins {
         }
         make_directory(Path::new(ROOT))?;
         make_directory(&self.directory)?;
-        self.lock()
+        let lock = self.lock()?;
+        make_directory(&self.links())?;
+        Ok(lock)
     }
 
     /// Locks a directory that is there.
@@ -179,18 +230,15 @@ impl Pins {
         remove_directory(&new)
     }
 
-    /// Removes the link's pin; without another holder this ends the filter. `false` when there was none.
-    pub fn remove_link(&self) -> Result<bool, PinError> {
-        let link = self.link();
-        match fs::remove_file(&link) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(failed("remove", &link)(error)),
-        }
+    /// Removes the pin of a link; without another holder this ends it. None is fine.
+    pub fn remove_link(&self, interface: &str) -> Result<(), PinError> {
+        remove_file(&self.link(interface))
     }
 
-    /// Removes everything of the instance but the link's pin, which must be gone.
-    pub fn remove_rest(&self) -> Result<(), PinError> {
+    /// Removes everything of the instance; links without another holder end.
+    pub fn remove_all(&self) -> Result<(), PinError> {
+        self.remove_single_link()?;
+        remove_directory(&self.links())?;
         remove_directory(&self.maps())?;
         remove_directory(&self.maps_new())?;
         remove_directory(&self.directory)?;
@@ -237,6 +285,13 @@ fn lock_holder(locks: &str, (major, minor, inode): (u64, u64, u64)) -> Option<u3
     })
 }
 
+fn remove_file(path: &Path) -> Result<(), PinError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a directory of files; none is fine.
 fn remove_directory(path: &Path) -> Result<(), PinError> {
     let entries = match fs::read_dir(path) {
@@ -254,6 +309,15 @@ fn remove_directory(path: &Path) -> Result<(), PinError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_name_with_a_dot_can_be_pinned() {
+        let pins = Pins::of("edge");
+        assert_eq!(
+            pins.link("eth0.100"),
+            Path::new("/sys/fs/bpf/overload/edge/links/eth0:100")
+        );
+    }
 
     #[test]
     fn the_holder_of_a_lock_is_found() {

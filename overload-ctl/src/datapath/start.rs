@@ -1,22 +1,28 @@
-//! Starts an instance: attaches it for the first time, or takes over from an earlier run.
+//! Starts an instance: attaches it for the first time, or takes over from an earlier run. All interfaces
+//! or none: what fails leaves everything as it was.
 
-use std::{io, net::Ipv4Addr, os::fd::AsFd, path::Path, sync::atomic::Ordering};
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    path::Path,
+    sync::atomic::Ordering,
+};
 
 use aya::Ebpf;
-use overload_common::abi::{MAX_ADDRESSES, SCHEMA};
+use overload_common::abi::{INTERFACE_SLOTS, InterfaceRecord, SCHEMA};
 
 use super::{
-    apply::{INTERFACE_SLOT, Plan, apply},
-    attach::{self, Notice},
+    apply::{Plan, apply},
+    attach::Notice,
     capability,
     filter::{
-        Filter, FilterError, HOST_ID_WORD, NamedControl, Owned, SCHEMA_WORD, link_error, random_key,
+        Attached, Filter, FilterError, HOST_ID_WORD, NamedControl, Owned, SCHEMA_WORD, random_key,
     },
-    interface::{self, AttachMode, Interface},
-    link::Link,
+    links::{NewLinks, Place, attach_new, earlier_names, pin, replace, survey},
     maps::{KEYS, Maps, MapsError, map_error},
     object::{self, Clock, LoadError, LoadOptions},
     pins::{Lock, Pins},
+    protect::Protected,
+    tables, vlan,
 };
 use crate::{
     config::{Config, Destination},
@@ -27,12 +33,6 @@ use crate::{
 pub struct Started {
     /// The filter.
     pub owned: Owned,
-    /// The interface it protects.
-    pub interface: Interface,
-    /// The addresses it protects.
-    pub addresses: Vec<Ipv4Addr>,
-    /// Where it runs.
-    pub mode: AttachMode,
     /// Destinations in the order of the configuration.
     pub controls: Vec<NamedControl>,
     /// What the operator should know.
@@ -43,13 +43,6 @@ pub struct Started {
 pub struct Claim {
     pins: Pins,
     lock: Lock,
-}
-
-/// What a start came to.
-struct Outcome {
-    filter: Filter,
-    mode: AttachMode,
-    controls: Vec<u32>,
 }
 
 impl Claim {
@@ -63,17 +56,18 @@ impl Claim {
 
     /// Gives it up: nothing new stays, and a filter from before goes on.
     pub fn abandon(self) {
-        let removed = if self.pins.link().exists() {
-            self.pins.discard_new_maps()
-        } else {
-            self.pins.remove_rest()
+        let removed = match self.pins.interfaces() {
+            Ok(links) if links.is_empty() && !self.pins.single_link().exists() => {
+                self.pins.remove_all()
+            }
+            _ => self.pins.discard_new_maps(),
         };
         if let Err(error) = removed {
             tracing::warn!("after the failed start: {error}");
         }
     }
 
-    /// Loads a filter and puts it on its interface. Everything is in the maps before its first packet.
+    /// Loads a filter and puts it on its interfaces. Everything is in the maps before its first packet.
     /// A filter that an earlier run left there is replaced between two packets; `earlier` is that run's
     /// state.
     pub async fn start(
@@ -82,23 +76,8 @@ impl Claim {
         earlier: Option<&State>,
     ) -> Result<Started, FilterError> {
         let mut notices = Vec::new();
-        let result = async {
-            let interface = interface::by_name(&config.interface.name).await?;
-            let addresses = addresses(config, &interface)?;
-            let plan = Plan {
-                config,
-                interface: &interface,
-                addresses: &addresses,
-                earlier,
-            };
-            let outcome = match earlier_link(&self.pins)? {
-                Some(link) => take_over(&plan, &self.pins, link, &mut notices),
-                None => attach_first(&plan, &self.pins, &mut notices),
-            };
-            Ok((outcome?, interface, addresses))
-        }
-        .await;
-        let (outcome, interface, addresses) = match result {
+        let result = start(&self.pins, config, earlier, &mut notices).await;
+        let (filter, attached, controls) = match result {
             Ok(done) => done,
             Err(error) => {
                 self.abandon();
@@ -111,90 +90,159 @@ impl Claim {
         };
         Ok(Started {
             owned: Owned {
-                filter: outcome.filter,
-                pins: self.pins,
+                filter,
+                attached,
                 _lock: self.lock,
             },
-            interface,
-            addresses,
-            mode: outcome.mode,
-            controls: config
-                .destinations
-                .iter()
-                .zip(outcome.controls)
-                .map(name)
-                .collect(),
+            controls: config.destinations.iter().zip(controls).map(name).collect(),
             notices,
         })
     }
 }
 
-fn attach_first(
-    plan: &Plan<'_>,
+async fn start(
     pins: &Pins,
+    config: &Config,
+    earlier: Option<&State>,
     notices: &mut Vec<Notice>,
-) -> Result<Outcome, FilterError> {
-    pins.prepare_new_maps()?;
-    let mut ebpf = load(&pins.maps_new())?;
-    let mut maps = new_maps(pins)?;
-    let controls = apply(&mut maps, plan)?;
-    pins.swap_maps()?;
-    let program = object::ingress(&mut ebpf)?.fd()?.as_fd();
-    let wanted = plan.config.interface.attach;
-    let (link, mode) = attach::attach(program, plan.interface, wanted, notices)?;
-    link.pin(&pins.link()).map_err(link_error("pin"))?;
-    Ok(Outcome {
-        filter: Filter { maps, link },
-        mode,
-        controls,
+) -> Result<(Filter, Vec<Attached>, Vec<u32>), FilterError> {
+    let (places, released) = survey(pins, config).await?;
+    let is_takeover = !released.is_empty() || places.iter().any(|place| place.kept.is_some());
+    let names = earlier_names(&places, &released);
+    let (maps, why_new) = if is_takeover {
+        current_maps(pins).map_or_else(|why| (None, Some(why)), |maps| (Some(maps), None))
+    } else {
+        (None, None)
+    };
+    let in_use = maps.as_ref().map(Maps::interface_records).transpose()?;
+    let in_use = in_use
+        .unwrap_or([InterfaceRecord::default(); INTERFACE_SLOTS])
+        .map(|record| record.ifindex);
+    let indexes: Vec<u32> = places.iter().map(|place| place.interface.index).collect();
+    let slots = tables::assign_slots(&indexes, &in_use);
+    let protected: Vec<(u32, Protected)> = slots
+        .iter()
+        .zip(&places)
+        .map(|(slot, place)| (*slot, Protected::new(place.wanted, &place.interface)))
+        .collect();
+    notices.extend(protected.iter().filter_map(|(_, p)| coverage(p)));
+    notices.extend(places.iter().filter_map(|p| vlan::warning(&p.interface)));
+
+    let is_new = maps.is_none();
+    let directory = if is_new {
+        pins.prepare_new_maps()?;
+        pins.maps_new()
+    } else {
+        pins.maps()
+    };
+    let mut programs = Vec::new();
+    for slot in &slots {
+        programs.push(load(&directory, *slot)?);
+    }
+    let mut fds = Vec::new();
+    for ebpf in &mut programs {
+        fds.push(object::ingress(ebpf)?.fd()?.as_fd());
+    }
+    let mut maps = match maps {
+        Some(maps) => maps,
+        None => new_maps(pins)?,
+    };
+
+    let records = pins.lock_records()?;
+    let plan = Plan {
+        config,
+        interfaces: &protected,
+        earlier,
+    };
+    let put = put_on(&mut maps, is_new, &plan, &places, &fds, notices);
+    let (controls, new_links) = put.inspect_err(|_| {
+        if !is_new {
+            clear_others(&mut maps, |slot| in_use[slot as usize] != 0);
+        }
+    })?;
+    if is_new {
+        pins.swap_maps()?;
+    }
+    let links = pin(pins, places, new_links, released, notices)?;
+    clear_others(&mut maps, |slot| slots.contains(&slot));
+    drop(records);
+
+    match why_new {
+        Some(why) => notices.push(Notice::Replaced {
+            interface: names,
+            reason: why.to_string(),
+        }),
+        None if is_takeover => notices.push(Notice::TookOver(names)),
+        None => {}
+    }
+    let mut attached = Vec::new();
+    let mut named_links = Vec::new();
+    for ((link, mode, wanted), (slot, protected)) in links.into_iter().zip(protected) {
+        named_links.push((protected.name.clone(), link));
+        attached.push(Attached {
+            slot,
+            wanted,
+            protected,
+            mode,
+        });
+    }
+    let filter = Filter {
+        maps,
+        links: named_links,
+        pins: pins.clone(),
+    };
+    Ok((filter, attached, controls))
+}
+
+/// What the operator should know of the addresses of an interface.
+fn coverage(protected: &Protected) -> Option<Notice> {
+    if protected.addresses.is_empty() {
+        return Some(Notice::NoAddress(protected.name.clone()));
+    }
+    (!protected.left_out.is_empty()).then(|| Notice::LeftOut {
+        interface: protected.name.clone(),
+        addresses: protected.left_out.clone(),
     })
 }
 
-/// Goes on with the maps of the earlier filter if they are of our layout, else replaces them too.
-fn take_over(
+/// Puts configuration and programs in force. On maps in use the limits stay until nothing more can be
+/// refused by an interface.
+fn put_on(
+    maps: &mut Maps,
+    is_new: bool,
     plan: &Plan<'_>,
-    pins: &Pins,
-    link: Link,
+    places: &[Place<'_>],
+    programs: &[BorrowedFd<'_>],
     notices: &mut Vec<Notice>,
-) -> Result<Outcome, FilterError> {
-    let info = link.info().map_err(link_error("look at"))?;
-    let mode = attach::check_takeover(info, plan.interface, plan.config.interface.attach)?;
-    let interface = plan.interface.name.clone();
-    let (maps, controls) = match current_maps(pins) {
-        Ok(mut maps) => {
-            let mut ebpf = load(&pins.maps())?;
-            let controls = apply(&mut maps, plan)?;
-            let program = object::ingress(&mut ebpf)?.fd()?.as_fd();
-            link.update(program).map_err(link_error("update"))?;
-            notices.push(Notice::TookOver(interface));
-            (maps, controls)
+) -> Result<(Vec<u32>, NewLinks), FilterError> {
+    let (controls, links) = if is_new {
+        let controls = apply(maps, plan)?;
+        (controls, attach_new(places, programs, notices)?)
+    } else {
+        let added = plan.interfaces.iter().zip(places);
+        for ((slot, protected), _) in added.filter(|(_, place)| place.kept.is_none()) {
+            maps.set_interface(*slot, protected.record(plan.config.mode))?;
         }
-        Err(reason) => {
-            pins.prepare_new_maps()?;
-            let mut ebpf = load(&pins.maps_new())?;
-            let mut maps = new_maps(pins)?;
-            let controls = apply(&mut maps, plan)?;
-            let program = object::ingress(&mut ebpf)?.fd()?.as_fd();
-            link.update(program).map_err(link_error("update"))?;
-            pins.swap_maps()?;
-            notices.push(Notice::Replaced {
-                interface,
-                reason: reason.to_string(),
-            });
-            (maps, controls)
-        }
+        let links = attach_new(places, programs, notices)?;
+        (apply(maps, plan)?, links)
     };
-    Ok(Outcome {
-        filter: Filter { maps, link },
-        mode,
-        controls,
-    })
+    replace(places, programs)?;
+    Ok((controls, links))
+}
+
+/// Zeroes the records of no interface.
+fn clear_others(maps: &mut Maps, is_used: impl Fn(u32) -> bool) {
+    for slot in (0..INTERFACE_SLOTS as u32).filter(|slot| !is_used(*slot)) {
+        if let Err(error) = maps.set_interface(slot, InterfaceRecord::default()) {
+            tracing::warn!("an unused record stays: {error}");
+        }
+    }
 }
 
 /// Loads the program with the maps pinned in a directory; those that are not there are made there.
-fn load(directory: &Path) -> Result<Ebpf, LoadError> {
+fn load(directory: &Path, interface_slot: u32) -> Result<Ebpf, LoadError> {
     object::load(&LoadOptions {
-        interface_slot: INTERFACE_SLOT,
+        interface_slot,
         clock: Clock::Kernel,
         pinned_maps: Some(directory),
     })
@@ -210,35 +258,6 @@ fn current_maps(pins: &Pins) -> Result<Maps, MapsError> {
         Err(MapsError::Layout {
             what: format!("schema {schema}, not {SCHEMA}"),
         })
-    }
-}
-
-/// The link that an earlier run left; one whose interface is gone is removed.
-fn earlier_link(pins: &Pins) -> Result<Option<Link>, FilterError> {
-    let link = match Link::open(&pins.link()) {
-        Ok(link) => link,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(link_error("open")(source)),
-    };
-    if link.info().map_err(link_error("look at"))?.ifindex == 0 {
-        pins.remove_link()?;
-        return Ok(None);
-    }
-    Ok(Some(link))
-}
-
-/// The addresses to protect: those configured, else the interface's own.
-fn addresses(config: &Config, interface: &Interface) -> Result<Vec<Ipv4Addr>, FilterError> {
-    if !config.interface.addresses.is_empty() {
-        return Ok(config.interface.addresses.clone());
-    }
-    match interface.addresses.len() {
-        0 => Err(FilterError::NoAddress(interface.name.clone())),
-        found if found > MAX_ADDRESSES => Err(FilterError::TooManyAddresses {
-            interface: interface.name.clone(),
-            found,
-        }),
-        _ => Ok(interface.addresses.clone()),
     }
 }
 

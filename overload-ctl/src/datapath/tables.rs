@@ -3,24 +3,19 @@
 use std::{
     collections::{HashMap, HashSet},
     mem::offset_of,
-    net::Ipv4Addr,
 };
 
 use overload_common::{
     abi::{
-        ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, InstanceRecord,
-        InterfaceRecord, KeyRecord, MAX_ADDRESSES, MAX_CONTROLS, MAX_MACS, METHOD_CLASSES_DEFAULT,
-        Mode, PORT_WORDS, SCOPE_DEFAULT, SCOPE_HOST,
+        ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, INTERFACE_SLOTS,
+        InstanceRecord, KeyRecord, MAX_CONTROLS, METHOD_CLASSES_DEFAULT, PORT_WORDS, SCOPE_DEFAULT,
+        SCOPE_HOST,
     },
     admit::{gcra, percentage},
     sip::host_key,
 };
 
-use super::interface::Interface;
 use crate::config::{Destination, Limit, Match};
-
-/// Bytes before the IP packet in a frame.
-const ETHERNET_HEADER: u32 = 14;
 
 /// The record of a limit that has no end.
 pub fn control_record(limit: Limit, generation: u32) -> ControlRecord {
@@ -131,31 +126,23 @@ pub fn port_bitmap(ports: &[u16]) -> [u64; PORT_WORDS] {
     bitmap
 }
 
-/// The record of an interface; of more addresses than it holds, the first ones.
-pub fn interface_record(
-    interface: &Interface,
-    addresses: &[Ipv4Addr],
-    mode: Mode,
-) -> InterfaceRecord {
-    let mut record = InterfaceRecord {
-        mode: mode as u32,
-        macs: [mac_word(interface.mac); MAX_MACS],
-        max_frame: interface.mtu.saturating_add(ETHERNET_HEADER),
-        ifindex: interface.index,
-        ..InterfaceRecord::default()
-    };
-    for (slot, address) in record.addresses.iter_mut().zip(addresses) {
-        *slot = address.to_ipv6_mapped().octets();
-    }
-    record.address_count = addresses.len().min(MAX_ADDRESSES) as u32;
-    record
-}
-
-/// A MAC address in the low six bytes, its first byte lowest.
-fn mac_word(mac: [u8; 6]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[..6].copy_from_slice(&mac);
-    u64::from_le_bytes(bytes)
+/// The entry of map INTERFACES for each interface number: one keeps that of its record, a new one gets a
+/// free one, and one that was just in use only when no other is left. `in_use` are the interface numbers of
+/// the records, 0 where there is none.
+pub fn assign_slots(interfaces: &[u32], in_use: &[u32; INTERFACE_SLOTS]) -> Vec<u32> {
+    let kept: Vec<Option<usize>> = interfaces
+        .iter()
+        .map(|index| in_use.iter().position(|found| found == index))
+        .collect();
+    let is_kept = |slot: &usize| kept.contains(&Some(*slot));
+    let free = (0..INTERFACE_SLOTS).filter(|slot| in_use[*slot] == 0);
+    let given_up = (0..INTERFACE_SLOTS).filter(|slot| in_use[*slot] != 0 && !is_kept(slot));
+    let mut others = free.chain(given_up);
+    // The configuration has no more interfaces than there are entries.
+    kept.iter()
+        .filter_map(|kept| kept.or_else(|| others.next()))
+        .map(|slot| slot as u32)
+        .collect()
 }
 
 /// The limit a record enforces, as it was configured but for rounding; `None` for no limit.
@@ -303,26 +290,15 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_is_described_to_the_kernel() {
-        let interface = Interface {
-            name: "eth0".to_owned(),
-            index: 9,
-            mac: [2, 0, 0, 0, 0, 0xaa],
-            mtu: 1500,
-            is_veth: false,
-            addresses: Vec::new(),
-            program: None,
-        };
-        let addresses = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2)];
-        let record = interface_record(&interface, &addresses, Mode::Shadow);
-        assert_eq!(record.mode, 1);
-        assert_eq!(record.address_count, 2);
-        assert_eq!(
-            record.addresses[1],
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 2]
-        );
-        assert_eq!(record.addresses[2], [0; 16]);
-        assert_eq!(record.macs, [0xaa00_0000_0002; MAX_MACS]);
-        assert_eq!((record.max_frame, record.ifindex), (1514, 9));
+    fn an_interface_keeps_its_entry() {
+        let mut in_use = [0; INTERFACE_SLOTS];
+        assert_eq!(assign_slots(&[7, 3], &in_use), [0, 1]);
+        in_use[0] = 9;
+        in_use[2] = 7;
+        assert_eq!(assign_slots(&[3, 7, 4], &in_use), [1, 2, 3]);
+        for (slot, index) in in_use.iter_mut().zip(1..) {
+            *slot = index;
+        }
+        assert_eq!(assign_slots(&[16, 99, 2], &in_use), [15, 0, 1]);
     }
 }

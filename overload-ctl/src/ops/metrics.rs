@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::datapath::{
     counters::{Control, Counters},
-    filter::NamedControl,
+    filter::{Attachment, NamedControl},
     tables::{RecordLimit, limit_of},
 };
 
@@ -26,10 +26,14 @@ pub enum MetricsError {
 }
 
 /// Counters of one moment with the names of their destinations.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Metrics {
     /// What was counted.
     pub counters: Counters,
+    /// The interfaces, and whether the filter works there.
+    pub interfaces: Vec<Attachment>,
+    /// Interface, kind and number of the changes that were taken up.
+    pub interface_changes: Vec<(String, &'static str, u64)>,
     /// Names of the controls.
     pub destinations: Arc<[NamedControl]>,
 }
@@ -146,6 +150,34 @@ impl Metrics {
         Ok(())
     }
 
+    fn interfaces(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "overload_interface_attached",
+            "1 where the filter works on the interface, 0 where it was lost",
+            None,
+            MetricType::Gauge,
+        )?;
+        for Attachment { name, state } in &self.interfaces {
+            let value = ConstGauge::new(u64::from(state.is_ok()));
+            sample(&mut family, &[("interface", name)], &value)?;
+        }
+        Ok(())
+    }
+
+    fn interface_changes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = encoder.encode_descriptor(
+            "overload_interface_changes",
+            "Changes of an interface that the running controller took up",
+            None,
+            MetricType::Counter,
+        )?;
+        for (interface, kind, count) in &self.interface_changes {
+            let labels = [("interface", interface.as_str()), ("change", *kind)];
+            sample(&mut family, &labels, &ConstCounter::new(*count))?;
+        }
+        Ok(())
+    }
+
     fn named(&self) -> impl Iterator<Item = (&str, &Control)> {
         self.destinations.iter().filter_map(|destination| {
             let controls = &self.counters.controls;
@@ -164,6 +196,8 @@ impl Collector for Metrics {
         self.requests(&mut encoder)?;
         self.limits(&mut encoder)?;
         self.mode(&mut encoder)?;
+        self.interfaces(&mut encoder)?;
+        self.interface_changes(&mut encoder)?;
         explanations(&mut encoder)?;
         build(&mut encoder)
     }
@@ -234,7 +268,14 @@ mod tests {
     use overload_common::abi::{ControlCounters, ReasonCounter};
 
     use super::*;
-    use crate::{config::Limit, datapath::tables::control_record};
+    use crate::{
+        config::Limit,
+        datapath::{
+            filter::{Unhealthy, Working},
+            interface::AttachMode,
+            tables::control_record,
+        },
+    };
 
     fn metrics() -> Metrics {
         let control = |index, limit, counters| Control {
@@ -277,6 +318,20 @@ mod tests {
                     control(5, Limit::AcceptPercent(25.0), ControlCounters::default()),
                 ],
             },
+            interfaces: vec![
+                Attachment {
+                    name: "eth0".to_owned(),
+                    state: Ok(Working {
+                        mode: AttachMode::Native,
+                        addresses: Vec::new(),
+                    }),
+                },
+                Attachment {
+                    name: "eth1".to_owned(),
+                    state: Err(Unhealthy::Detached("eth1".to_owned())),
+                },
+            ],
+            interface_changes: vec![("eth0".to_owned(), "address_added", 3)],
             destinations: [(2, "gw1"), (5, "the \"rest\"\\")]
                 .map(|(control, name)| NamedControl {
                     control,
@@ -320,6 +375,9 @@ mod tests {
             "overload_mode{mode=\"bypass\"} 0\n",
             "overload_mode{mode=\"shadow\"} 1\n",
             "overload_mode{mode=\"enforce\"} 0\n",
+            "overload_interface_attached{interface=\"eth0\"} 1\n",
+            "overload_interface_attached{interface=\"eth1\"} 0\n",
+            "overload_interface_changes_total{interface=\"eth0\",change=\"address_added\"} 3\n",
             "# TYPE overload_packets counter\n",
         ] {
             assert!(text.contains(line), "{line} not in\n{text}");

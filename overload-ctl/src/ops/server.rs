@@ -13,7 +13,10 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 use super::metrics::Metrics;
-use crate::datapath::filter::{Filter, NamedControl};
+use crate::datapath::{
+    filter::{Filter, NamedControl, faults},
+    follow::Tally,
+};
 
 /// Media type of OpenMetrics text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,12 +59,19 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 struct Served {
     filter: Filter,
     destinations: Arc<[NamedControl]>,
+    tally: Arc<Tally>,
 }
 
 /// Serves until dropped.
-pub async fn serve(listener: TcpListener, filter: Filter, destinations: Vec<NamedControl>) {
+pub async fn serve(
+    listener: TcpListener,
+    filter: Filter,
+    destinations: Vec<NamedControl>,
+    tally: Arc<Tally>,
+) {
     let served = Served {
         filter,
+        tally,
         destinations: destinations.into(),
     };
     let router = Router::new()
@@ -81,6 +91,8 @@ async fn metrics(State(served): State<Arc<Served>>) -> Response {
     };
     let metrics = Metrics {
         counters,
+        interface_changes: served.tally.all(),
+        interfaces: served.filter.attachments().await,
         destinations: Arc::clone(&served.destinations),
     };
     match metrics.text() {
@@ -90,13 +102,18 @@ async fn metrics(State(served): State<Arc<Served>>) -> Response {
 }
 
 async fn health(State(served): State<Arc<Served>>) -> Response {
-    match served.filter.attachment().await {
-        Ok(at) => {
-            let (name, mode) = (at.interface.name, at.mode.name());
-            format!("the filter is on {name} in {mode} mode\n").into_response()
-        }
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    let attachments = served.filter.attachments().await;
+    if let Some(why) = faults(&attachments) {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
     }
+    let places: Vec<String> = attachments
+        .iter()
+        .filter_map(|attachment| {
+            let mode = attachment.state.as_ref().ok()?.mode.name();
+            Some(format!("on {} in {mode} mode", attachment.name))
+        })
+        .collect();
+    format!("the filter is {}\n", places.join(", ")).into_response()
 }
 
 #[cfg(test)]
