@@ -20,7 +20,7 @@ pub use frame::{
     CLIENT, CLIENT_MAC, CLIENT_V6, Datagram, FrameError, SERVER, SERVER_MAC, SERVER_V6, checksum,
 };
 pub use generate::{Generated, generate};
-pub use mutate::mutate;
+pub use mutate::{mutate, sanitised};
 pub use predict::{Prediction, State, acknowledge, check_reply, predict, transaction};
 pub use random::Random;
 pub use request::Reading;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use overload_common::abi::{Mode, Reason, Verdict};
 use overload_tests::packet::{
     Datagram, Filter, Generated, Judged, Prediction, Random, State, Stream, acknowledge, generate,
-    mutate, templates,
+    mutate, sanitised, templates,
 };
 
 /// Messages of a run of all tests.
@@ -153,16 +153,6 @@ fn addressed(payload: &[u8], random: &mut Random) -> Datagram {
         datagram.tags = vec![[0x81, 0x00, 0x00, 0x05]; 1 + random.below(2)];
     }
     datagram
-}
-
-/// Control characters are left to tests of their own.
-fn sanitised(mut bytes: Vec<u8>) -> Vec<u8> {
-    for byte in &mut bytes {
-        if *byte < b' ' && !b"\t\r\n".contains(byte) {
-            *byte = b'c';
-        }
-    }
-    bytes
 }
 
 /// Left out: longer runs of blanks than the filter steps over, and blanks behind the top branch.

@@ -36,6 +36,16 @@ pub fn mutate(text: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
+/// Without control characters, which are left to tests of their own.
+pub fn sanitised(mut bytes: Vec<u8>) -> Vec<u8> {
+    for byte in &mut bytes {
+        if *byte < b' ' && !b"\t\r\n".contains(byte) {
+            *byte = b'c';
+        }
+    }
+    bytes
+}
+
 fn one(bytes: &mut Vec<u8>, random: &mut Random) {
     if bytes.is_empty() {
         return;
