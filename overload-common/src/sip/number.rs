@@ -40,7 +40,7 @@ impl Number {
     /// How many digits it has.
     #[inline(always)]
     pub const fn count(self) -> u32 {
-        (63 - self.digits.leading_zeros()) / 4
+        self.digits.ilog2() / 4
     }
 }
 

@@ -164,10 +164,10 @@ fn is_protected_port(port: u16) -> bool {
 #[inline(always)]
 fn is_protected_address(interface: &InterfaceRecord, address: Address) -> bool {
     for slot in 0..MAX_ADDRESSES {
-        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = interface.addresses[slot];
+        let own = u128::from_ne_bytes(interface.addresses[slot]);
         if (slot as u32) < interface.address_count
-            && u64::from_ne_bytes([i, j, k, l, m, n, o, p]) == address[1]
-            && u64::from_ne_bytes([a, b, c, d, e, f, g, h]) == address[0]
+            && (own >> 64) as u64 == address[1]
+            && own as u64 == address[0]
         {
             return true;
         }

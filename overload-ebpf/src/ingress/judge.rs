@@ -2,7 +2,7 @@
 
 use overload_common::{
     abi::{
-        ALGORITHM_PERCENT, ALGORITHM_RATE, Class, ControlRecord, DestinationKey, Event,
+        ALGORITHM_PERCENT, ALGORITHM_RATE, Bucket, Class, ControlRecord, DestinationKey, Event,
         InstanceRecord, LOOKUP_EMERGENCY, LOOKUP_PREFIXES_SHIFT, MAX_CONTROLS, METHOD_PASSES, Mode,
         Reason, SCOPE_DEFAULT, SCOPE_EMERGENCY, SCOPE_GLOBAL_PREFIX, SCOPE_HOST,
         SCOPE_LOCAL_PREFIX, SOURCE_TRUSTED,
@@ -151,7 +151,7 @@ extern "C" fn match_prefixes(generation: u32, prefixes: u32) -> u32 {
             break;
         }
         set!(work, digits >> 4, walk.header);
-        let count = (63 - digits.leading_zeros()) >> 2;
+        let count = digits.ilog2() / 4;
         if prefixes >> (count.wrapping_sub(1) & 31) & 1 == 0 {
             continue;
         }
@@ -228,41 +228,59 @@ fn apply(work: Work, instance: *const InstanceRecord, control: u32) -> Reason {
     if now < record.valid_from_ns || now >= record.valid_until_ns {
         return Reason::WithinLimit;
     }
-    // SAFETY: words of a live map value.
+    // SAFETY: a field of a live map value.
+    let word = unsafe { &raw mut (*bucket).arrival_ticks };
+    if emergency && has_reserve(work, instance, bucket, &record, now) {
+        // The reserved share is part of the limit: others get less for it.
+        if record.algorithm == ALGORITHM_RATE {
+            // SAFETY: a word of a live map value.
+            unsafe { bucket::charge(word, now, record.period_ticks) };
+        }
+        return Reason::Emergency;
+    }
+    match record.algorithm {
+        ALGORITHM_RATE => {
+            // SAFETY: a word of a live map value.
+            let conforms = unsafe {
+                bucket::conforms(word, now, record.period_ticks, record.tolerance_ticks[0])
+            };
+            if conforms {
+                Reason::WithinLimit
+            } else {
+                Reason::RateLimit
+            }
+        }
+        ALGORITHM_PERCENT => {
+            if percentage::accepts(get!(work, meta.transaction), record.accept_below) {
+                Reason::WithinLimit
+            } else {
+                Reason::PercentLimit
+            }
+        }
+        _ => Reason::WithinLimit,
+    }
+}
+
+/// Charges an emergency request to the control's reserved share, when its source's prefix has one left too.
+#[inline(always)]
+fn has_reserve(
+    work: Work,
+    instance: *const InstanceRecord,
+    bucket: *mut Bucket,
+    record: &ControlRecord,
+    now: u64,
+) -> bool {
+    if !source::has_emergency_share(work, instance) {
+        return false;
+    }
+    // SAFETY: a word of a live map value.
     unsafe {
-        let word = &raw mut (*bucket).arrival_ticks;
-        if emergency
-            && source::has_emergency_share(work, instance)
-            && bucket::conforms(
-                &raw mut (*bucket).emergency_ticks,
-                now,
-                record.emergency_period_ticks,
-                record.emergency_tolerance_ticks,
-            )
-        {
-            // The reserved share is part of the limit: others get less for it.
-            if record.algorithm == ALGORITHM_RATE {
-                bucket::charge(word, now, record.period_ticks);
-            }
-            return Reason::Emergency;
-        }
-        match record.algorithm {
-            ALGORITHM_RATE => {
-                if bucket::conforms(word, now, record.period_ticks, record.tolerance_ticks[0]) {
-                    Reason::WithinLimit
-                } else {
-                    Reason::RateLimit
-                }
-            }
-            ALGORITHM_PERCENT => {
-                if percentage::accepts(get!(work, meta.transaction), record.accept_below) {
-                    Reason::WithinLimit
-                } else {
-                    Reason::PercentLimit
-                }
-            }
-            _ => Reason::WithinLimit,
-        }
+        bucket::conforms(
+            &raw mut (*bucket).emergency_ticks,
+            now,
+            record.emergency_period_ticks,
+            record.emergency_tolerance_ticks,
+        )
     }
 }
 

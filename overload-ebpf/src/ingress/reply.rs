@@ -233,9 +233,9 @@ fn copy_pieces(work: Work) {
             let out = work
                 .out()
                 .add(((at + done) & OUT_MASK) as usize)
-                .cast::<u64>();
+                .cast::<[u8; 8]>();
             for word in 0..8 {
-                out.add(word as usize).write_unaligned(text.word(word));
+                out.add(word as usize).write(text.word(word).to_ne_bytes());
             }
         }
         // Without a branch, for the verifier: all ones while the piece goes on, else zero.

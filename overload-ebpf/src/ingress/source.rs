@@ -105,11 +105,12 @@ pub fn may_be_answered(work: Work) -> bool {
     let (Some(instance), Some(prefix)) = (INSTANCE.get_ptr(0), prefix(work)) else {
         return false;
     };
+    let now = get!(work, meta.now);
     // SAFETY: words of live map values.
     unsafe {
         bucket::conforms(
             &raw mut (*prefix).reply_ticks,
-            get!(work, meta.now),
+            now,
             (&raw const (*instance).reply_period_ticks).read_volatile(),
             (&raw const (*instance).reply_tolerance_ticks).read_volatile(),
         )
@@ -122,11 +123,12 @@ pub fn has_emergency_share(work: Work, instance: *const InstanceRecord) -> bool 
     let Some(prefix) = prefix(work) else {
         return false;
     };
+    let now = get!(work, meta.now);
     // SAFETY: words of live map values.
     unsafe {
         bucket::conforms(
             &raw mut (*prefix).emergency_ticks,
-            get!(work, meta.now),
+            now,
             (&raw const (*instance).emergency_period_ticks).read_volatile(),
             (&raw const (*instance).emergency_tolerance_ticks).read_volatile(),
         )
