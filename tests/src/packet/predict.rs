@@ -265,7 +265,7 @@ pub fn acknowledge(reading: &Reading, reply: &str) -> Option<Vec<u8>> {
     ack.extend(reading.message.start.strip_prefix(b"INVITE")?);
     let via = &row("via")?.value;
     for (name, value) in [
-        ("Via", &via[..first_value(via)?]),
+        ("Via", trim(&via[..first_value(via)?])),
         ("From", &row("from")?.value),
         ("To", reply.single("to")?),
         ("Call-ID", &row("call-id")?.value),

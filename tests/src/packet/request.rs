@@ -283,6 +283,8 @@ impl Reading {
                 self.spare(name == "to" && mentions, Reason::InDialog);
                 continue;
             };
+            // Behind a semicolon at the row's end, the next line may be read on.
+            self.spare(row.value.ends_with(b";"), Reason::BadHeader);
             let params: Vec<_> = pieces[1..].iter().map(|piece| read_param(piece)).collect();
             for tag in params.iter().filter(|param| param.name == b"tag") {
                 match &tag.value {
