@@ -8,10 +8,10 @@ use crate::{kernel::opaque_word, maps::SCRATCH};
 
 /// Longest header section that is scanned, bytes.
 pub const SCAN_MAX: u32 = 4032;
-/// Header lines that are scanned.
-pub const LINES_MAX: u32 = 64;
-/// Lines that a reply copies: any may be one.
-pub const SEGMENTS_MAX: usize = LINES_MAX as usize;
+/// Lines that are scanned at least: the request line, 64 header rows, the blank line.
+pub const LINES_MAX: u32 = 66;
+/// Lines that a reply copies: any row may be one. A power of two.
+pub const SEGMENTS_MAX: usize = 64;
 /// Places where a reply differs from the lines it copies: three, and one that ends the list.
 pub const EDITS_MAX: usize = 4;
 

@@ -103,7 +103,7 @@ reasons! {
     MaxForwardsZero = "max_forwards_zero", Pass;
     /// The header section does not end within 4,032 bytes or within the datagram.
     NoHeaderEnd = "no_header_end", Pass;
-    /// More header lines than the scan follows: at least 64, at most 127.
+    /// More header rows than the scan follows: at least 64, at most 127.
     TooManyLines = "too_many_lines", Pass;
     /// A line of the header section does not end in CRLF.
     BareLineFeed = "bare_line_feed", Pass;

@@ -171,9 +171,8 @@ fn exempt(work: Work) -> u32 {
     let (count, start, end) = scan::header(work, Header::MaxForwards);
     if count != 0
         && swar::lower(work.word(start + 4)) == u64::from_le_bytes(*b"forwards")
-        && let Some((at, _)) = scan::value_after(work, start + 12, end)
-        && work.byte(at) == b'0'
-        && work.byte(at + 1).wrapping_sub(b'0') > 9
+        && let Some((start, end)) = scan::value_after(work, start + 12, end)
+        && swar::decimal(work.word(start), end - start) == Some(0)
     {
         return stop(Reason::MaxForwardsZero);
     }

@@ -271,7 +271,13 @@ fn trimmed(work: Work, from: u32, end: u32) -> Option<(u32, u32)> {
     if work.byte(end.wrapping_sub(3)) <= b' ' {
         to = trim(work, end);
     }
-    if from >= to { None } else { Some((from, to)) }
+    // More blanks than are stepped over: where the value begins or ends is not known.
+    let blank = work.byte(from) <= b' ' || work.byte(to.wrapping_sub(1)) <= b' ';
+    if from >= to || blank {
+        None
+    } else {
+        Some((from, to))
+    }
 }
 
 /// First byte from `at` that is no blank or line end, within eight bytes.
@@ -286,7 +292,7 @@ pub fn skip_blanks(work: Work, at: u32) -> u32 {
 
 /// The end before trailing blanks and line end, within eight bytes.
 #[inline(always)]
-fn trim(work: Work, end: u32) -> u32 {
+pub fn trim(work: Work, end: u32) -> u32 {
     let word = work.word(end.wrapping_sub(8));
     let text = ((word & swar::LOW7) + swar::ONES * (0x7f - 0x20) | word) & swar::HIGH;
     end - (text.leading_zeros() >> 3)

@@ -242,12 +242,19 @@ extern "C" fn tag_value(semicolon: u32, end: u32) -> u32 {
         return stop(Reason::Unconfigured);
     };
     let name = skip_blanks(work, semicolon + 1);
+    if name >= end {
+        return GO_ON;
+    }
+    if work.byte(name) <= b' ' {
+        // More blanks than are stepped over may hide a tag.
+        return stop(Reason::BadHeader);
+    }
     if swar::lower(work.word(name)) & 0xff_ffff != TAG {
         return GO_ON;
     }
     let at = name + 3;
     let equals = skip_blanks(work, at);
-    if equals >= end || work.byte(equals) == b';' {
+    if equals >= end || matches!(work.byte(equals), b';' | 0..=b' ') {
         return stop(Reason::BadHeader);
     }
     if work.byte(equals) != b'=' {

@@ -7,7 +7,7 @@ use overload_common::{
 
 use super::{
     GO_ON,
-    scan::{self, skip_blanks},
+    scan::{self, skip_blanks, trim},
     stop,
     transaction::FIELD_MAX,
 };
@@ -112,8 +112,8 @@ fn walk_params(work: Work, start: u32, end: u32) -> u32 {
         if state == SENT_BY {
             set!(work, at, meta.sent_by_end);
             set!(work, PARAMS, walk.state);
-        } else {
-            note_param(work, item, at);
+        } else if !note_param(work, item, at) {
+            return stop(Reason::BadVia);
         }
         if byte == b',' {
             set!(work, at, meta.via_end);
@@ -123,10 +123,13 @@ fn walk_params(work: Work, start: u32, end: u32) -> u32 {
     stop(Reason::BadVia)
 }
 
-/// Files one parameter under its name.
+/// Files one parameter under its name; `false` when more blanks stand before it than are stepped over.
 #[inline(always)]
-fn note_param(work: Work, item: u32, end: u32) {
+fn note_param(work: Work, item: u32, end: u32) -> bool {
     let start = skip_blanks(work, item);
+    if start < end && work.byte(start) <= b' ' {
+        return false;
+    }
     let length = end.saturating_sub(start);
     let word = work.word(start);
     let mask = swar::below(swar::first_of_or_blank(word, b'=')) & swar::first_bytes(length);
@@ -148,6 +151,7 @@ fn note_param(work: Work, item: u32, end: u32) {
         (count + 1) << 32 | u64::from(start) << 16 | u64::from(end),
         params[at]
     );
+    true
 }
 
 /// A parameter: how often it stands, its start, and its end.
@@ -169,6 +173,11 @@ fn check_params(work: Work) -> u32 {
     }
     let value = start + 7;
     if branches > 1 || work.byte(start + 6) != b'=' || value > end {
+        return stop(Reason::BadVia);
+    }
+    // Blanks behind the branch are none of it.
+    let end = trim(work, end);
+    if work.byte(end.wrapping_sub(1)) <= b' ' {
         return stop(Reason::BadVia);
     }
     // The cookie alone names no transaction (RFC 4475 3.1.2.19).
@@ -206,7 +215,7 @@ fn sent_by(work: Work) -> u32 {
         } else {
             return stop(Reason::BadVia);
         }
-    } else if colons <= 1 {
+    } else if colons <= 1 && colon != start {
         colons != 0
     } else {
         return stop(Reason::BadVia);
