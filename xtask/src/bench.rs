@@ -25,7 +25,7 @@ use report::{Figure, Machine, Report};
 use statistics::Summary;
 
 /// Instructions the verifier may look at, of the million it would.
-const VERIFIED_MAX: u32 = 200_000;
+const VERIFIED_MAX: u32 = 400_000;
 
 /// What the filter refuses a second of CPU time, in times of what Kamailio refuses.
 const LIVE_TIMES_KAMAILIO: f64 = 30.0;

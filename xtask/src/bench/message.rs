@@ -1,5 +1,7 @@
 //! The packets of the benchmark.
 
+use std::net::Ipv6Addr;
+
 /// Bytes of every message, unless its name says otherwise.
 pub const MESSAGE: usize = 741;
 /// Bytes of a frame that carries it.
@@ -15,6 +17,8 @@ pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x10];
 pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x01];
 const CLIENT: [u8; 4] = [192, 0, 2, 10];
 const HOST: [u8; 4] = [192, 0, 2, 1];
+const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x10);
+const HOST_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// Where the filter protects.
 pub const PORT: u16 = 5060;
 const UDP: u8 = 17;
@@ -122,6 +126,31 @@ pub fn frame_to_other_port(payload: &str) -> Vec<u8> {
 /// The same bytes as TCP.
 pub fn frame_of_tcp(payload: &str) -> Vec<u8> {
     encapsulate(payload, TCP, PORT)
+}
+
+/// The same datagram over IPv6.
+pub fn frame_v6(payload: &str) -> Vec<u8> {
+    let udp = (8 + payload.len()) as u16;
+    let mut frame = Vec::new();
+    frame.extend(HOST_MAC);
+    frame.extend(CLIENT_MAC);
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+    frame.extend(udp.to_be_bytes());
+    frame.extend([UDP, 64]);
+    frame.extend(CLIENT_V6.octets());
+    frame.extend(HOST_V6.octets());
+    frame.extend(PORT.to_be_bytes());
+    frame.extend(PORT.to_be_bytes());
+    frame.extend(udp.to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(payload.as_bytes());
+    frame
+}
+
+/// A frame with a VLAN tag.
+pub fn tagged(frame: &[u8]) -> Vec<u8> {
+    let (addresses, rest) = frame.split_at(12);
+    [addresses, &[0x81, 0x00, 0x00, 0x05], rest].concat()
 }
 
 fn encapsulate(payload: &str, protocol: u8, port: u16) -> Vec<u8> {

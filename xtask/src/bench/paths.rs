@@ -128,6 +128,16 @@ fn plain_paths(filter: &mut Filter) -> Result<Vec<Plain>> {
             Reason::InDialog,
         ),
         path(
+            "in-dialog request, IPv6",
+            message::frame_v6(&message::invite_in_dialog()),
+            Reason::InDialog,
+        ),
+        path(
+            "in-dialog request, VLAN tag",
+            message::tagged(&message::frame(&message::invite_in_dialog())),
+            Reason::InDialog,
+        ),
+        path(
             "own ACK absorbed",
             message::frame(&own_ack(filter)?),
             Reason::OwnAck,

@@ -18,8 +18,8 @@ pub enum Target {
     BeyondEmpty(f64),
     /// At most this many times the scan floor.
     TimesScan(f64),
-    /// At most this many times the same path with one packet.
-    TimesHot(f64),
+    /// At most this many times the path of the same name without what is behind the comma.
+    TimesPlain(f64),
 }
 
 /// Target of each path; the distinct ones name the path they are compared with.
@@ -35,8 +35,12 @@ const TARGETS: [(&str, Target); 10] = [
     ("copy of a refused request", Target::TimesScan(5.5)),
     ("own ACK absorbed", Target::TimesScan(2.5)),
 ];
-const DISTINCT: Target = Target::TimesHot(1.6);
-const DISTINCT_SUFFIX: &str = ", distinct";
+/// Ends of names of paths that are compared with another one.
+const VARIANTS: [(&str, Target); 3] = [
+    (", distinct", Target::TimesPlain(1.6)),
+    (", IPv6", Target::TimesPlain(1.1)),
+    (", VLAN tag", Target::TimesPlain(1.1)),
+];
 
 /// A path's row.
 #[derive(Debug, Serialize)]
@@ -96,9 +100,11 @@ pub fn figures(all: &[Series]) -> Result<Vec<PathFigure>> {
     let (empty, scan) = (&of(FLOOR)?.ns, &of(SCAN_FLOOR)?.ns);
     all.iter()
         .map(|series| {
-            let hot = series.name.strip_suffix(DISTINCT_SUFFIX);
-            let target = match hot {
-                Some(_) => Some(DISTINCT),
+            let variant = VARIANTS
+                .iter()
+                .find_map(|(end, target)| Some((series.name.strip_suffix(end)?, *target)));
+            let target = match variant {
+                Some((_, target)) => Some(target),
                 None => TARGETS
                     .iter()
                     .find(|(name, _)| *name == series.name)
@@ -108,8 +114,9 @@ pub fn figures(all: &[Series]) -> Result<Vec<PathFigure>> {
                 None => None,
                 Some(Target::BeyondEmpty(_)) => Summary::of_differences(&series.ns, empty),
                 Some(Target::TimesScan(_)) => Summary::of_ratios(&series.ns, scan),
-                Some(Target::TimesHot(_)) => {
-                    Summary::of_ratios(&series.ns, &of(hot.unwrap_or_default())?.ns)
+                Some(Target::TimesPlain(_)) => {
+                    let plain = variant.map_or(series.name, |(plain, _)| plain);
+                    Summary::of_ratios(&series.ns, &of(plain)?.ns)
                 }
             };
             Ok(PathFigure {
@@ -129,7 +136,7 @@ pub fn figures(all: &[Series]) -> Result<Vec<PathFigure>> {
 impl Target {
     const fn limit(self) -> f64 {
         match self {
-            Self::BeyondEmpty(limit) | Self::TimesScan(limit) | Self::TimesHot(limit) => limit,
+            Self::BeyondEmpty(limit) | Self::TimesScan(limit) | Self::TimesPlain(limit) => limit,
         }
     }
 
@@ -141,8 +148,8 @@ impl Target {
             Self::TimesScan(limit) => {
                 format!("{:.2} x scan floor, at most {limit}", measured.median)
             }
-            Self::TimesHot(limit) => {
-                format!("{:.2} x one packet, at most {limit}", measured.median)
+            Self::TimesPlain(limit) => {
+                format!("{:.2} x the plain one, at most {limit}", measured.median)
             }
         }
     }
