@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     command::run,
-    lab::{HOST, HOST_INTERFACE, Lab},
+    lab::{CLIENT, HOST, HOST_INTERFACE, Lab},
     process::Process,
 };
 
@@ -22,7 +22,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Destination {
     name: String,
-    host: Option<String>,
+    /// The line that says what it matches.
+    scope: String,
     limit: String,
 }
 
@@ -31,7 +32,7 @@ impl Destination {
     pub fn host(name: &str, host: &str, rate_per_second: f64, burst: u32) -> Self {
         Self {
             name: name.to_owned(),
-            host: Some(host.to_owned()),
+            scope: format!("host = \"{host}\""),
             limit: format!("rate_per_second = {rate_per_second:?}\nburst = {burst}\n"),
         }
     }
@@ -47,8 +48,16 @@ impl Destination {
     /// What no other destination matches.
     pub fn default(rate_per_second: f64, burst: u32) -> Self {
         Self {
-            host: None,
+            scope: "default = true".to_owned(),
             ..Self::host("default", "", rate_per_second, burst)
+        }
+    }
+
+    /// Requests to numbers that begin with `prefix`.
+    pub fn prefix(name: &str, prefix: &str, rate_per_second: f64, burst: u32) -> Self {
+        Self {
+            scope: format!("number_prefix = \"{prefix}\""),
+            ..Self::host(name, "", rate_per_second, burst)
         }
     }
 }
@@ -75,10 +84,13 @@ pub struct Config {
     pub interfaces: Vec<Interface>,
     /// Limits, in order.
     pub destinations: Vec<Destination>,
+    /// Further tables, as they stand in the file.
+    pub more: String,
 }
 
 impl Config {
-    /// Enforces limits natively on the lab's interface.
+    /// Enforces limits natively on the lab's interface. The client is trusted, so that all its refusals are
+    /// answered.
     pub fn new(destinations: &[Destination]) -> Self {
         Self {
             mode: "enforce",
@@ -89,6 +101,7 @@ impl Config {
                 macs: &[],
             }],
             destinations: destinations.to_vec(),
+            more: format!("\n[sources]\ntrusted = [\"{CLIENT}\"]\n"),
         }
     }
 
@@ -113,16 +126,14 @@ impl Config {
                 }
             }
         }
-        for Destination { name, host, limit } in &self.destinations {
-            let scope = host.as_ref().map_or("default = true".to_owned(), |host| {
-                format!("host = \"{host}\"")
-            });
+        for Destination { name, scope, limit } in &self.destinations {
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
                 "\n[[destination]]\nname = \"{name}\"\n{scope}\n{limit}"
             );
         }
+        text.push_str(&self.more);
         text
     }
 }

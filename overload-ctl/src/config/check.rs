@@ -15,8 +15,11 @@ use super::{
     Attach, Config, Destination, Interface, Limit, MAX_BURST, MAX_DESTINATION_NAME,
     MAX_INSTANCE_NAME, MAX_INTERFACE_NAME, MAX_RATE, Match, Position,
     document::{DestinationTable, Document, InterfaceTable, MetricsTable},
+    emergency,
     fault::{Problem, Report, WarningKind},
-    host,
+    host, methods,
+    number::Prefixes,
+    replies, sources,
 };
 use crate::mac::Mac;
 
@@ -35,13 +38,22 @@ pub(super) fn check(document: &Document, report: &mut Report) -> Option<Config> 
     };
     let interfaces = interfaces(&document.interfaces, report);
     let metrics_listen = metrics(&document.metrics, report);
-    let destinations = destinations(&document.destinations, report);
+    let sources = sources::check(&document.sources, report);
+    let replies = replies::check(&document.replies, report);
+    let emergency = emergency::check(&document.emergency, report);
+    let methods = methods::check(&document.methods, report);
+    let numbers = emergency.as_ref().map_or(0, |e| e.numbers.len());
+    let destinations = destinations(&document.destinations, numbers, report);
     Some(Config {
         instance: instance?,
         mode: mode?,
         ports: ports?,
         interfaces: interfaces?,
         metrics_listen: metrics_listen?,
+        sources: sources?,
+        replies: replies?,
+        emergency: emergency?,
+        methods: methods?,
         destinations: destinations?,
     })
 }
@@ -300,15 +312,17 @@ fn metrics(table: &MetricsTable, report: &mut Report) -> Option<SocketAddr> {
     None
 }
 
+/// They and the emergency numbers share one table.
 fn destinations(
     tables: &[Spanned<DestinationTable>],
+    numbers: usize,
     report: &mut Report,
 ) -> Option<Vec<Destination>> {
-    if let Some(first_surplus) = tables.get(MAX_CONTROLS) {
+    if let Some(first_surplus) = tables.get(MAX_CONTROLS - numbers) {
         let found = tables.len();
         report.fault(
             &first_surplus.span(),
-            Problem::TooManyDestinations { found },
+            Problem::TooManyDestinations { found, numbers },
         );
         return None;
     }
@@ -338,6 +352,7 @@ fn destinations(
 struct Seen {
     names: HashMap<String, Position>,
     hosts: HashMap<String, (String, Position)>,
+    prefixes: Prefixes,
     default: Option<Position>,
 }
 
@@ -375,16 +390,14 @@ fn destination_match(
     let destination = table.get_ref();
     let name = destination.name.get_ref().clone();
     let default = destination.default.as_ref().filter(|d| *d.get_ref());
-    match (&destination.host, default) {
-        (None, None) => {
+    match (&destination.host, &destination.number_prefix, default) {
+        (None, None, None) => {
             report.fault(&table.span(), Problem::NoMatch(name));
             None
         }
-        (Some(_), Some(default)) => {
-            report.fault(&default.span(), Problem::TwoMatches(name));
-            None
-        }
-        (None, Some(default)) => {
+        (Some(host), None, None) => destination_host(host, name, seen, report),
+        (None, Some(prefix), None) => seen.prefixes.add(prefix, name, report),
+        (None, None, Some(default)) => {
             let position = report.position(&default.span());
             if let Some(Position { line, .. }) = seen.default {
                 report.fault(&default.span(), Problem::SecondDefault { name, line });
@@ -396,7 +409,12 @@ fn destination_match(
             }
             Some(Match::Default)
         }
-        (Some(host), None) => destination_host(host, name, seen, report),
+        (_, prefix, default) => {
+            let surplus = default.map(Spanned::span);
+            let surplus = surplus.or_else(|| prefix.as_ref().map(Spanned::span));
+            report.fault(&surplus.unwrap_or(table.span()), Problem::TwoMatches(name));
+            None
+        }
     }
 }
 
@@ -497,6 +515,6 @@ fn rate_limit(
 }
 
 /// Whether so many requests can come at once.
-fn is_burst(requests: f64) -> bool {
+pub(super) fn is_burst(requests: f64) -> bool {
     (1.0..=MAX_BURST).contains(&requests) && requests.fract() == 0.0
 }

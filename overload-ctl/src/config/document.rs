@@ -14,6 +14,14 @@ pub(super) struct Document {
     pub interfaces: Vec<Spanned<InterfaceTable>>,
     #[serde(default)]
     pub metrics: MetricsTable,
+    #[serde(default)]
+    pub sources: SourcesTable,
+    #[serde(default)]
+    pub replies: RepliesTable,
+    #[serde(default)]
+    pub emergency: EmergencyTable,
+    #[serde(default)]
+    pub methods: MethodsTable,
     #[serde(default, rename = "destination")]
     pub destinations: Vec<Spanned<DestinationTable>>,
 }
@@ -43,10 +51,51 @@ pub(super) struct MetricsTable {
 pub(super) struct DestinationTable {
     pub name: Spanned<String>,
     pub host: Option<Spanned<String>>,
+    pub number_prefix: Option<Spanned<String>>,
     pub default: Option<Spanned<bool>>,
     pub rate_per_second: Option<Spanned<f64>>,
     pub burst: Option<Spanned<f64>>,
     pub accept_percent: Option<Spanned<f64>>,
+}
+
+/// `[sources]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SourcesTable {
+    #[serde(default)]
+    pub trusted: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub deny: Vec<Spanned<String>>,
+}
+
+/// `[replies]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RepliesTable {
+    pub rate_per_second: Option<Spanned<f64>>,
+    pub burst: Option<Spanned<f64>>,
+}
+
+/// `[emergency]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EmergencyTable {
+    pub numbers: Option<Spanned<Vec<Spanned<String>>>>,
+    pub share_percent: Option<Spanned<f64>>,
+    pub source_rate_per_second: Option<Spanned<f64>>,
+    pub source_burst: Option<Spanned<f64>>,
+}
+
+/// `[methods]`
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "UPPERCASE")]
+pub(super) struct MethodsTable {
+    pub invite: Option<Spanned<String>>,
+    pub message: Option<Spanned<String>>,
+    pub register: Option<Spanned<String>>,
+    pub subscribe: Option<Spanned<String>>,
+    pub options: Option<Spanned<String>>,
+    pub publish: Option<Spanned<String>>,
 }
 
 /// Every key of the file, to suggest the one that was meant.
@@ -68,4 +117,21 @@ pub(super) const KEYS: &[&str] = &[
     "rate_per_second",
     "burst",
     "accept_percent",
+    "number_prefix",
+    "sources",
+    "trusted",
+    "deny",
+    "replies",
+    "emergency",
+    "numbers",
+    "share_percent",
+    "source_rate_per_second",
+    "source_burst",
+    "methods",
+    "INVITE",
+    "MESSAGE",
+    "REGISTER",
+    "SUBSCRIBE",
+    "OPTIONS",
+    "PUBLISH",
 ];

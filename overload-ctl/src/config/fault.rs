@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::{
     HostFault, MAX_BURST, MAX_DESTINATION_NAME, MAX_INSTANCE_NAME, MAX_INTERFACE_NAME, MAX_RATE,
-    document::KEYS,
+    NumberFault, SourceFault, document::KEYS,
 };
 use crate::mac::Mac;
 
@@ -148,8 +148,10 @@ pub enum Problem {
         "{0} is reachable from other hosts; listen on 127.0.0.1, or add allow_remote = true to accept that"
     )]
     RemoteListen(std::net::SocketAddr),
-    #[error("{found} destinations are more than the {MAX_CONTROLS} of one instance; remove some")]
-    TooManyDestinations { found: usize },
+    #[error(
+        "{found} destinations and {numbers} emergency numbers are more than the {MAX_CONTROLS} of one instance; remove some"
+    )]
+    TooManyDestinations { found: usize, numbers: usize },
     #[error("destination name is empty; write a label for status and metrics")]
     NameEmpty,
     #[error(
@@ -166,10 +168,30 @@ pub enum Problem {
     },
     #[error(transparent)]
     Host(#[from] HostFault),
-    #[error("destination {0:?} says not what it matches; add host, or default = true")]
+    #[error(
+        "destination {0:?} says not what it matches; add host, number_prefix, or default = true"
+    )]
     NoMatch(String),
-    #[error("destination {0:?} has both host and default = true; remove one")]
+    #[error("destination {0:?} has more than one of host, number_prefix and default; keep one")]
     TwoMatches(String),
+    #[error("number_prefix {prefix:?} is that of destination {other:?} in line {line}; remove one")]
+    DuplicatePrefix {
+        prefix: String,
+        other: String,
+        line: usize,
+    },
+    #[error(transparent)]
+    Number(#[from] NumberFault),
+    #[error(transparent)]
+    Source(#[from] SourceFault),
+    #[error("{key} = {value} is out of range; write a number from 0 to {most}")]
+    OutOfRange {
+        key: &'static str,
+        value: f64,
+        most: f64,
+    },
+    #[error("{key} = {value} is no burst; write a whole number from 1 to {MAX_BURST}")]
+    NoBurst { key: &'static str, value: f64 },
     #[error("destination {name:?} is a second default, after line {line}; remove one")]
     SecondDefault { name: String, line: usize },
     #[error("the default destination {0:?} is not the last one; move it to the end of the file")]
@@ -218,8 +240,18 @@ pub enum WarningKind {
     SmallBurst { burst: f64, advised: f64 },
     #[error("no default destination: requests to hosts not named here are all admitted")]
     NoDefault,
-    #[error("destination {0:?} admits nothing: every new request to it is refused")]
+    #[error(
+        "destination {0:?} admits nothing: every new request to it is refused, but for emergency calls"
+    )]
     RefusesAll(String),
+    #[error(
+        "destination {name:?} matches nothing: all its numbers belong to {other:?} in line {line}, which stands before it; move it up"
+    )]
+    Shadowed {
+        name: String,
+        other: String,
+        line: usize,
+    },
 }
 
 /// Collects what is found in one text.
@@ -343,7 +375,7 @@ fn wrong_type(message: &str) -> Option<Problem> {
 }
 
 fn unknown_key(key: &str, known: &str) -> Problem {
-    if key == "rate" {
+    if key == "rate" && known.contains("`rate_per_second`") {
         return Problem::BareRate;
     }
     // Ports of an interface were a key of version 0.1.
@@ -353,7 +385,12 @@ fn unknown_key(key: &str, known: &str) -> Problem {
     let nearest = KEYS
         .iter()
         .filter(|candidate| known.contains(&format!("`{candidate}`")))
-        .map(|candidate| (distance(key, candidate), *candidate))
+        .map(|candidate| {
+            (
+                distance(&key.to_lowercase(), &candidate.to_lowercase()),
+                *candidate,
+            )
+        })
         .min();
     match nearest {
         Some((distance, nearest)) if distance <= 1 + key.len() / 4 => Problem::UnknownKeyNear {

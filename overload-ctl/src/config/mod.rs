@@ -5,8 +5,13 @@
 
 mod check;
 mod document;
+mod emergency;
 mod fault;
 mod host;
+mod methods;
+mod number;
+mod replies;
+mod sources;
 
 use std::{
     fs,
@@ -16,14 +21,19 @@ use std::{
     str::Utf8Chunk,
 };
 
-use overload_common::abi::Mode;
+use overload_common::{abi::Mode, sip::Number};
 use thiserror::Error;
 
 use crate::mac::Mac;
 
 pub use check::is_instance_name;
+pub use emergency::Emergency;
 pub use fault::{Fault, Position, Problem, Warning, WarningKind};
 pub use host::HostFault;
+pub use methods::{METHODS, Treatment};
+pub use number::{NumberFault, number_text};
+pub use replies::Replies;
+pub use sources::{Prefix, SourceFault, Sources};
 
 /// Largest rate of one destination, requests per second: more than one core can be offered.
 pub const MAX_RATE: f64 = 1_000_000.0;
@@ -66,6 +76,8 @@ pub enum Limit {
 pub enum Match {
     /// Those with this host, in canonical form.
     Host(String),
+    /// Those to a number that begins like this.
+    NumberPrefix(Number),
     /// Those that match nothing else.
     Default,
 }
@@ -107,6 +119,14 @@ pub struct Config {
     pub interfaces: Vec<Interface>,
     /// Address of the metrics listener.
     pub metrics_listen: SocketAddr,
+    /// What is known of senders.
+    pub sources: Sources,
+    /// What is answered to senders of whom nothing is known.
+    pub replies: Replies,
+    /// What emergency calls have for themselves.
+    pub emergency: Emergency,
+    /// How each of [`METHODS`] is judged.
+    pub methods: [Treatment; METHODS.len()],
     /// Destinations in order of precedence; the default one is last.
     pub destinations: Vec<Destination>,
 }

@@ -7,7 +7,7 @@ use crate::mac::Mac;
 
 const INTERFACE: &str = "[[interface]]\nname = \"eth0\"\n";
 
-fn messages(text: &str) -> Vec<String> {
+pub(super) fn messages(text: &str) -> Vec<String> {
     match parse(Path::new("c.toml"), text.as_bytes()) {
         Ok((config, _)) => panic!("accepted: {config:?}"),
         Err(ConfigError::Faults { faults }) => faults.iter().map(ToString::to_string).collect(),
@@ -15,7 +15,7 @@ fn messages(text: &str) -> Vec<String> {
     }
 }
 
-fn accepted(text: &str) -> (Config, Vec<String>) {
+pub(super) fn accepted(text: &str) -> (Config, Vec<String>) {
     match parse(Path::new("c.toml"), text.as_bytes()) {
         Ok((config, warnings)) => (config, warnings.iter().map(ToString::to_string).collect()),
         Err(error) => panic!("refused: {error}"),
@@ -23,7 +23,7 @@ fn accepted(text: &str) -> (Config, Vec<String>) {
 }
 
 /// A destination that is right, from line 3 on, then what is to be tested.
-fn with_interface(rest: &str) -> String {
+pub(super) fn with_interface(rest: &str) -> String {
     format!("{INTERFACE}{rest}")
 }
 
@@ -52,6 +52,20 @@ fn defaults_are_those_of_the_documentation() {
                 macs: Vec::new(),
             }],
             metrics_listen: "127.0.0.1:9464".parse().expect("address"),
+            sources: Sources::default(),
+            replies: Replies {
+                rate_per_second: 200.0,
+                burst: 400.0,
+            },
+            emergency: Emergency {
+                numbers: ["112", "911"]
+                    .map(|n| Number::read(n).expect("number"))
+                    .to_vec(),
+                share_percent: 5.0,
+                source_rate_per_second: 1.0,
+                source_burst: 5.0,
+            },
+            methods: [Treatment::Normal; 6],
             destinations: vec![Destination {
                 name: "rest".to_owned(),
                 matches: Match::Default,
@@ -540,15 +554,15 @@ fn matches() {
         ),
         (
             "name = \"b\"",
-            "c.toml:7:1: destination \"b\" says not what it matches; add host, or default = true",
+            "c.toml:7:1: destination \"b\" says not what it matches; add host, number_prefix, or default = true",
         ),
         (
             "name = \"b\"\ndefault = false",
-            "c.toml:7:1: destination \"b\" says not what it matches; add host, or default = true",
+            "c.toml:7:1: destination \"b\" says not what it matches; add host, number_prefix, or default = true",
         ),
         (
             "name = \"b\"\nhost = \"gw2\"\ndefault = true",
-            "c.toml:10:11: destination \"b\" has both host and default = true; remove one",
+            "c.toml:10:11: destination \"b\" has more than one of host, number_prefix and default; keep one",
         ),
         (
             "name = \"b\"\nhost = \"\"",
@@ -619,10 +633,12 @@ fn number_of_destinations_is_bounded() {
         }
         text
     };
-    assert_eq!(accepted(&many(16_384)).0.destinations.len(), 16_384);
+    assert_eq!(accepted(&many(16_382)).0.destinations.len(), 16_382);
     assert_eq!(
-        messages(&many(16_386)),
-        ["c.toml:65539:1: 16386 destinations are more than the 16384 of one instance; remove some"]
+        messages(&many(16_384)),
+        [
+            "c.toml:65531:1: 16384 destinations and 2 emergency numbers are more than the 16384 of one instance; remove some"
+        ]
     );
 }
 
@@ -672,11 +688,11 @@ fn warnings() {
         ),
         (
             destination("rate_per_second = 0"),
-            "c.toml:3:1: destination \"a\" admits nothing: every new request to it is refused",
+            "c.toml:3:1: destination \"a\" admits nothing: every new request to it is refused, but for emergency calls",
         ),
         (
             destination("accept_percent = 0.0"),
-            "c.toml:3:1: destination \"a\" admits nothing: every new request to it is refused",
+            "c.toml:3:1: destination \"a\" admits nothing: every new request to it is refused, but for emergency calls",
         ),
         (
             INTERFACE.to_owned(),
@@ -709,4 +725,26 @@ fn every_sample_file_is_fit_for_use() {
         }
     }
     assert!(checked >= 1, "no sample in {}", directory.display());
+}
+
+#[test]
+fn every_key_stands_in_the_table_and_in_the_sample() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect(name);
+    let (table, sample) = (read("docs/configuration.md"), read("config/overload.toml"));
+    for key in document::KEYS {
+        let in_table = [
+            format!("`{key}`"),
+            format!("`[{key}]`"),
+            format!("`[[{key}]]`"),
+        ];
+        assert!(in_table.iter().any(|form| table.contains(form)), "{key}");
+        let in_sample = [
+            format!("\n{key} = "),
+            format!("\n#{key} = "),
+            format!("\n[{key}]\n"),
+            format!("\n[[{key}]]\n"),
+        ];
+        assert!(in_sample.iter().any(|form| sample.contains(form)), "{key}");
+    }
 }

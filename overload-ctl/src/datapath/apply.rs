@@ -19,7 +19,8 @@ use super::{
     mapped::write_control,
     maps::{Maps, map_error},
     protect::Protected,
-    tables,
+    settings::{self, LOOKUPS_WORD},
+    sources, tables,
 };
 use crate::{config::Config, state::State};
 
@@ -72,17 +73,26 @@ pub fn apply(maps: &mut Maps, plan: &Plan<'_>) -> Result<Vec<u32>, FilterError> 
         if names.get(control) != Some(&destination.name.as_str()) {
             clear(maps, *control)?;
         }
-        let record = tables::control_record(destination.limit, next as u32);
+        let limit = destination.limit;
+        let record = tables::control_record(limit, next as u32);
+        let record = settings::reserve(record, limit, config.emergency.share_percent);
         write_control(maps.controls.words(*control as usize), &record);
     }
     write_destinations(maps, config, &controls, next as u32)?;
-    for (word, value) in tables::settings() {
-        maps.instance.words(0)[word].store(value, Ordering::Relaxed);
+    sources::write(maps, &config.sources, next as u32)?;
+    let instance = maps.instance.words(0);
+    for (word, value) in settings::words(config) {
+        instance[word].store(value, Ordering::Relaxed);
     }
-    maps.instance.words(0)[GENERATION_WORD].store(next, Ordering::Release);
-    maps.instance.words(0)[SCHEMA_WORD].store(SCHEMA, Ordering::Release);
+    // What the new generation needs is looked up before it is in force, what the old one needed until then.
+    let lookups = settings::lookups(config);
+    instance[LOOKUPS_WORD].fetch_or(lookups, Ordering::Release);
+    instance[GENERATION_WORD].store(next, Ordering::Release);
+    instance[SCHEMA_WORD].store(SCHEMA, Ordering::Release);
+    instance[LOOKUPS_WORD].store(lookups, Ordering::Release);
 
     remove_destinations(maps, |key| key.generation != next as u32)?;
+    sources::remove(maps, |generation| generation != next as u32)?;
     let used: HashSet<u32> = controls.iter().copied().collect();
     for (control, _) in in_use {
         if !used.contains(&control) {
@@ -127,6 +137,12 @@ fn write_destinations(
         let key = tables::destination_key(&destination.matches, generation, &uri_key);
         maps.destinations
             .insert(key, destination_value(*control, order), BPF_NOEXIST)
+            .map_err(map_error("write", "DESTINATIONS"))?;
+    }
+    for number in &config.emergency.numbers {
+        let key = tables::emergency_key(*number, generation);
+        maps.destinations
+            .insert(key, 0, BPF_NOEXIST)
             .map_err(map_error("write", "DESTINATIONS"))?;
     }
     Ok(())

@@ -1,18 +1,15 @@
 //! From a configuration to what the maps hold. Pure: no map is touched here.
 
-use std::{
-    collections::{HashMap, HashSet},
-    mem::offset_of,
-};
+use std::collections::{HashMap, HashSet};
 
 use overload_common::{
     abi::{
         ALGORITHM_PERCENT, ALGORITHM_RATE, CLASSES, ControlRecord, DestinationKey, INTERFACE_SLOTS,
-        InstanceRecord, KeyRecord, MAX_CONTROLS, METHOD_CLASSES_DEFAULT, PORT_WORDS, SCOPE_DEFAULT,
-        SCOPE_HOST,
+        KeyRecord, MAX_CONTROLS, PORT_WORDS, SCOPE_DEFAULT, SCOPE_EMERGENCY, SCOPE_GLOBAL_PREFIX,
+        SCOPE_HOST, SCOPE_LOCAL_PREFIX,
     },
     admit::{gcra, percentage},
-    sip::host_key,
+    sip::{Number, host_key},
 };
 
 use crate::config::{Destination, Limit, Match};
@@ -76,6 +73,15 @@ pub fn destination_key(matches: &Match, generation: u32, uri_key: &KeyRecord) ->
             scope: SCOPE_HOST,
             hash: host_key(uri_key.k0, uri_key.k1, host),
         },
+        Match::NumberPrefix(prefix) => DestinationKey {
+            generation,
+            scope: if prefix.global {
+                SCOPE_GLOBAL_PREFIX
+            } else {
+                SCOPE_LOCAL_PREFIX
+            },
+            hash: prefix.digits,
+        },
         Match::Default => DestinationKey {
             generation,
             scope: SCOPE_DEFAULT,
@@ -84,38 +90,14 @@ pub fn destination_key(matches: &Match, generation: u32, uri_key: &KeyRecord) ->
     }
 }
 
-/// Words of [`InstanceRecord`] that hold for all destinations, by their index.
-pub fn settings() -> [(usize, u64); 5] {
-    let reply = gcra::period_ticks(REPLIES_PER_SECOND);
-    let emergency = gcra::period_ticks(EMERGENCY_PER_SECOND);
-    [
-        (
-            offset_of!(InstanceRecord, method_classes),
-            METHOD_CLASSES_DEFAULT,
-        ),
-        (offset_of!(InstanceRecord, reply_period_ticks), reply),
-        (
-            offset_of!(InstanceRecord, reply_tolerance_ticks),
-            gcra::tolerance_ticks(reply, REPLY_BURST),
-        ),
-        (
-            offset_of!(InstanceRecord, emergency_period_ticks),
-            emergency,
-        ),
-        (
-            offset_of!(InstanceRecord, emergency_tolerance_ticks),
-            gcra::tolerance_ticks(emergency, EMERGENCY_BURST),
-        ),
-    ]
-    .map(|(offset, value)| (offset / 8, value))
+/// The key of an emergency number.
+pub fn emergency_key(number: Number, generation: u32) -> DestinationKey {
+    DestinationKey {
+        generation,
+        scope: SCOPE_EMERGENCY,
+        hash: number.digits,
+    }
 }
-
-/// Replies to a source prefix none of whose addresses is proven.
-const REPLIES_PER_SECOND: f64 = 200.0;
-const REPLY_BURST: f64 = 400.0;
-/// Emergency requests of a source prefix that use the reserved share.
-const EMERGENCY_PER_SECOND: f64 = 1.0;
-const EMERGENCY_BURST: f64 = 5.0;
 
 /// The bitmap of protected ports.
 pub fn port_bitmap(ports: &[u16]) -> [u64; PORT_WORDS] {
@@ -237,6 +219,24 @@ mod tests {
                 hash: 0,
             }
         );
+        for (text, scope) in [
+            ("+1-555", SCOPE_GLOBAL_PREFIX),
+            ("1555", SCOPE_LOCAL_PREFIX),
+        ] {
+            let number = Number::read(text).expect("number");
+            let prefix = destination_key(&Match::NumberPrefix(number), 7, &key);
+            let expected = DestinationKey {
+                generation: 7,
+                scope,
+                hash: 0x1_1555,
+            };
+            assert_eq!(prefix, expected);
+            let expected = DestinationKey {
+                scope: SCOPE_EMERGENCY,
+                ..expected
+            };
+            assert_eq!(emergency_key(number, 7), expected);
+        }
     }
 
     fn named(names: &[&str]) -> Vec<Destination> {
