@@ -1,11 +1,11 @@
 //! Senders that are denied, trusted or proven.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{sync::atomic::Ordering, thread, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use overload_common::abi::{LOOKUP_EMERGENCY, LOOKUP_SOURCES};
 use overload_ctl::datapath::{maps::Maps, settings::LOOKUPS_WORD};
-use overload_tests::{CLIENT, Config, Controller, Destination, Lab, Request, Sink};
+use overload_tests::{CLIENT, Config, Controller, Destination, Lab, Request, Sink, pace};
 
 const FULL: &str = "full.example.net";
 const SERVER: &str = "192.0.2.1:5060";
@@ -102,6 +102,34 @@ fn a_takeover_replaces_what_is_known_of_sources() -> Result<()> {
             controller.process().stop()?;
         }
     }
+    Ok(())
+}
+
+#[test]
+fn a_source_that_stays_denied_is_denied_throughout_a_takeover() -> Result<()> {
+    let lab = Lab::new()?;
+    lab.add_client_address(OTHER)?;
+    let proxy = Sink::start(&lab.host, SERVER)?;
+    let client = lab.client.bind(&format!("{OTHER}:5060"))?;
+    let answers = Sink::read(client.share()?)?;
+    let mut first = Controller::start(&lab, &refuse_all("[sources]\ndeny = [\"192.0.2.66\"]\n"))?;
+    let sent = 3000;
+    let sender = thread::spawn(move || {
+        pace(&client, SERVER, 500.0, sent, |number| {
+            Request::invite(FULL, &format!("stays-{number}")).to_string()
+        })
+    });
+    first.process().stop()?;
+    let second = Controller::start(&lab, &refuse_all("[sources]\ndeny = [\"192.0.2.64/26\"]\n"))?;
+    assert!(!sender.is_finished(), "the takeover came too late");
+    sender
+        .join()
+        .map_err(|_| anyhow!("the sender panicked"))??;
+    assert_eq!(answers.stop()?, [""; 0]);
+    assert_eq!(proxy.stop()?.len(), sent as usize);
+    let status = second.status()?;
+    assert_eq!(status.reason("denied")?, u64::from(sent));
+    assert_eq!(status.destination("full")?.offered, 0);
     Ok(())
 }
 
