@@ -109,6 +109,9 @@ pub struct Meta {
     pub user_start: u32,
     /// The Request-URI is an emergency service (RFC 5031).
     pub is_sos: u32,
+    /// Policy that the packet sees: low half of the generation, and `LOOKUP_*`.
+    pub generation: u32,
+    pub lookups: u64,
     /// `Class as u32`.
     pub class: u32,
     /// `SOURCE_*` of the sender.

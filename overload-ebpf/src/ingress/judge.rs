@@ -31,14 +31,7 @@ pub extern "C" fn judge() -> u32 {
     let Some(instance) = INSTANCE.get_ptr(0) else {
         return stop(Reason::Unconfigured);
     };
-    // Words of a live map value, written whole; read once, so that the packet sees one generation.
-    // SAFETY: as above.
-    let (generation, lookups) = unsafe {
-        (
-            (&raw const (*instance).generation).read_volatile() as u32,
-            (&raw const (*instance).lookups).read_volatile(),
-        )
-    };
+    let (generation, lookups) = (get!(work, meta.generation), get!(work, meta.lookups));
     set!(work, 0, meta.number);
     let prefixes = (lookups >> LOOKUP_PREFIXES_SHIFT) as u32;
     if prefixes != 0 || lookups & LOOKUP_EMERGENCY != 0 {

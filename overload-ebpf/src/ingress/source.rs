@@ -25,7 +25,8 @@ pub fn address(work: Work) -> Address {
     [get!(work, meta.source[0]), get!(work, meta.source[1])]
 }
 
-/// Sets and answers `meta.source_flags`: `SOURCE_*`.
+/// Sets and answers `meta.source_flags`: `SOURCE_*`. Reads the generation and what it needs looked up, once for
+/// this and all later stages: a packet sees one generation.
 #[inline(always)]
 pub fn look_up(work: Work, instance: *const InstanceRecord) -> u32 {
     set!(work, 0, meta.source_flags);
@@ -36,6 +37,8 @@ pub fn look_up(work: Work, instance: *const InstanceRecord) -> u32 {
             (&raw const (*instance).lookups).read_volatile(),
         )
     };
+    set!(work, generation, meta.generation);
+    set!(work, lookups, meta.lookups);
     if lookups & LOOKUP_SOURCES == 0 {
         return 0;
     }
